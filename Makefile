@@ -2,7 +2,7 @@
 PYTHON ?= python3
 ARGS ?=
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check test test-all test-tf215 lint analyse costs bench bench-paper goodput docs wheel test-pythons fuzz soak clean distclean
+.PHONY: help setup demo check test test-all test-tf215 lint analyse costs bench bench-paper goodput docs wheel test-pythons fuzz soak mutants clean distclean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s  %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -60,6 +60,9 @@ fuzz: setup  ## feed a million hostile inputs to each reader of files (10 minute
 
 soak: setup  ## test with kills, faults and sanitizers for hours, and plot it (ARGS="--hours 0.1 --rounds 50": shorter)
 	@$(PYTHON) tools/soak.py $(ARGS)
+
+mutants: setup  ## change modules that write files, a little at a time, and see that tests notice (half an hour); MODULE=engine/upkeep.cc: another
+	@$(PYTHON) tools/mutants.py $(MODULE) $(ARGS)
 
 clean:  ## remove everything that was built, except .venv and the wheel cache
 	rm -rf build dist *.egg-info runs .pytest_cache .mypy_cache .ruff_cache veloc_bindings/*.so

@@ -1,4 +1,5 @@
-"""Changes the modules that write files, one small change (a mutant) at a time, and checks that a test fails because of each.
+"""Changes modules, one small change (a mutant) at a time, and checks that a test fails because of each: the modules that write files, or
+those that are named, which may be Python modules of the package and C++ modules of the engine.
 
 A mutant whose tests all pass survives. tests/mutants.txt lists the mutants that may survive, each with the reason. Any other survivor
 is a failure, and so is a line of the list whose mutant does not survive. No library does this: neither mutmut nor cosmic-ray removes a
@@ -6,23 +7,23 @@ statement, and a removed fsync is the mutant that matters most here.
 """
 
 import argparse
-import contextlib
 import importlib
 import os
-import shutil
-import signal
 import sys
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 
-from mutations import mutations
+import mutations
+import native_mutations
+from mutant_places import NativePlace, PythonPlace
 from project import ROOT, VENV, Failure, environment, main, part_of, say
 
 LISTED = ROOT / "tests" / "mutants.txt"
 _POWER = ["crash/test_power_loss.py::test_what_python_has_made_survives_a_loss_of_power"]
-# For each module the tests that may kill its mutants, the fastest first; none of them imports TensorFlow.
-MODULES = {
+# For each module the tests that may kill its mutants, the fastest first. These modules write files, and are changed if none is named.
+WRITERS = {
     "store/durable.py": ["store/test_durable.py", *_POWER],
     "store/posix_store.py": [
         "store/test_posix_store.py",
@@ -53,111 +54,100 @@ MODULES = {
         *_POWER,
     ],
 }
-# Jobs of their own, which cost every mutant seconds, and are about run.json alone.
-LEFT_OUT = "store/test_run.py::test_jobs_that_make_one_run_at_once_agree_on_its_id"
-AT_ONCE = 2
+_TABLE = ["job_table", "upkeep", "level_state", "buffer_parts", "tuning", "transfers", "touch", "engine", "bounded_run"]
+_MEETING = ["meeting", "node_meeting", "verdict", "node_records", "counts", "heartbeat", "store", "network"]
+_DATA = [
+    "resumable/test_order.py",
+    "resumable/test_dealing.py",
+    "resumable/test_resumable.py",
+    "resumable/test_read_ahead.py",
+]
+_KERAS = [*_DATA, "resumable/test_iterator_state.py", "resumable/test_skipping.py", "resumable/test_kerases.py"]
+# Those of other modules: of a file, or of all files of a folder.
+OTHERS = {
+    "engine/job_table": _TABLE,
+    "engine/upkeep": ["upkeep", "retention", "bounded_run", "transfers"],
+    "store/dir_meeting": _MEETING,
+    "data/": _KERAS,
+    "plan/epochs.py": ["plan/test_epochs.py", "resumable/test_resumable.py", "training/test_data.py"],
+    "training/input_position.py": [
+        "training/test_data.py",
+        "training/test_data_batches.py",
+        "training/test_interrupted_fits.py",
+    ],
+}
 
 
-def plain(module):
-    """A module's source, unchanged."""
-    return (ROOT / "deepfreeze" / module).read_text()
+def tests_of(module):
+    """The tests that may kill a module's mutants."""
+    if module in WRITERS:
+        return WRITERS[module]
+    for begin, tests in OTHERS.items():
+        if module.startswith(begin):
+            return tests
+    raise Failure(f"which tests are about {module}? tools/mutants.py needs a line for it in OTHERS")
 
 
-class Place:
-    """A copy of the working tree, in which one module at a time is changed and a child of this process runs the tests."""
-
-    def __init__(self, folder):
-        self.folder, self._child, self._ends = folder, 0, 0.0
-        self._changed, self._stamp = "", time.time() // 1
-        folder.mkdir()
-        for path in ROOT.iterdir():
-            if path.name in ("deepfreeze", "tests"):
-                shutil.copytree(path, folder / path.name, ignore=shutil.ignore_patterns("__pycache__"))
-            elif path.name != ".git":
-                (folder / path.name).symlink_to(path)
-
-    def start(self, module, source, bound):
-        """Begins to run a module's tests with this source of it; they end with the first failure, or after ``bound`` seconds."""
-        if self._changed and self._changed != module:
-            self._put(self._changed, plain(self._changed))
-        self._put(module, source)
-        self._changed, self._ends = module, time.monotonic() + bound
-        self._child = os.fork()
-        if self._child == 0:
-            code = 1
-            with contextlib.suppress(BaseException):
-                code = self._tests(module)
-            os._exit(code)
-        with contextlib.suppress(OSError):  # here too: nobody knows which of the two comes first
-            os.setpgid(self._child, self._child)
-
-    def _put(self, module, source):
-        path = self.folder / "deepfreeze" / module
-        path.write_text(source)
-        # A compiled module is told by time and size alone, and mutants of one second may be of one size.
-        self._stamp += 1
-        os.utime(path, (self._stamp, self._stamp))
-
-    def _tests(self, module):
-        os.setpgid(0, 0)
-        os.chdir(self.folder)
-        said = os.open(self.folder / "output", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        os.dup2(said, 1)
-        os.dup2(said, 2)
-        sys.path[0] = str(self.folder)
-        os.environ.update(TMPDIR=str(self.folder), DEEPFREEZE_TEST_SEED="13")
-        tests = [*(f"tests/{name}" for name in MODULES[module]), f"--deselect=tests/{LEFT_OUT}"]
-        return int(importlib.import_module("pytest").main(["-x", "-q", "-p", "no:cacheprovider", *tests]))
-
-    def poll(self):
-        """ "survived" if the tests passed, "killed" if one failed or they took too long; None while they run."""
-        ended, status = os.waitpid(self._child, os.WNOHANG)
-        late = time.monotonic() > self._ends
-        if not ended and not late:
-            return None
-        self.stop(reap=not ended)
-        return "survived" if ended and status == 0 else "killed"
-
-    def stop(self, reap=True):
-        """Kills the tests and all processes that they have started."""
-        child, self._child = self._child, 0
-        if child:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(child, signal.SIGKILL)
-            if reap:
-                os.waitpid(child, 0)
+def kind_of(module):
+    """The places in which a module's mutants are tested."""
+    return PythonPlace if module.endswith(".py") else NativePlace
 
 
-def survivors(places, wanted, bounds):
-    """Runs the tests of these mutants, (name, module, source) each; returns the names of those that survive."""
-    found, busy, waiting, begun = [], {}, list(wanted), time.monotonic()
+def mutants_of(module):
+    """By name, the source of each mutant of a module."""
+    make = mutations if kind_of(module) is PythonPlace else native_mutations
+    return make.mutations(module, kind_of(module).plain(module))
+
+
+def verdicts(places, wanted, bounds):
+    """Runs the tests of these mutants, (name, module, source) each; returns what has become of each, by name: see ``Place.poll``."""
+    found, busy, waiting, begun = {}, {}, list(wanted), time.monotonic()
     while waiting or busy:
         for place in places:
             if place in busy and (verdict := place.poll()) is not None:
                 name = busy.pop(place)
-                found += [name] if verdict == "survived" else []
+                found[name] = verdict
+                if verdict == "survived":
+                    say(f"      survived: {name}")
             if place not in busy and waiting:
                 busy[place], module, source = waiting.pop(0)
-                place.start(module, source, bounds[module])
+                place.start(module, source, tests_of(module), bounds[module])
                 if len(waiting) % 50 == 0:
-                    say(f"      {len(waiting)} mutants left, {len(found)} survived, {time.monotonic() - begun:.0f} s")
+                    survived = list(found.values()).count("survived")
+                    say(f"      {len(waiting)} mutants left, {survived} survived, {time.monotonic() - begun:.0f} s")
         time.sleep(0.01)
     return found
 
 
-def bounds(place, modules):
-    """By module, the seconds after which a mutant's tests are stopped: many times what they take with the unchanged module."""
+def tested(wanted, jobs):
+    """What becomes of these mutants, (name, module, source) each, by name; so many are tested at once."""
     found = {}
-    for module in modules:
-        begun, source = time.monotonic(), plain(module)
-        place.start(module, source, 600)
-        while (verdict := place.poll()) is None:
-            time.sleep(0.01)
-        if verdict != "survived":
-            raise Failure(f"the tests of {module} fail as it is:\n{(place.folder / 'output').read_text()}")
-        found[module] = 30 + 10 * (time.monotonic() - begun)
+    for kind in (PythonPlace, NativePlace):
+        chosen = [one for one in wanted if kind_of(one[1]) is kind]
+        modules = list(dict.fromkeys(module for _, module, _ in chosen))
+        if not chosen:
+            continue
+        if kind is PythonPlace:
+            import_once(modules)
+        with tempfile.TemporaryDirectory(prefix="deepfreeze-mutants-", dir="/dev/shm") as folder:
+            places = [kind(Path(folder) / str(number)) for number in range(jobs)]
+            try:
+                for place in places:
+                    place.prepare({test for module in modules for test in tests_of(module)})
+                bounds = {module: places[0].bound(module, tests_of(module)) for module in modules}
+                found |= verdicts(places, chosen, bounds)
+            finally:
+                for place in places:
+                    place.stop()
     return found
+
+
+def import_once(modules):
+    """Imports what the tests of these modules need, once, and not in each child."""
+    files = {ROOT / "tests" / test.partition("::")[0] for module in modules for test in tests_of(module)}
+    marked = any("pytest.mark.tensorflow" in file.read_text() for file in files)
+    for package in ("pytest", "numpy", "google_crc32c", *(["tensorflow"] if marked else [])):
+        importlib.import_module(package)
 
 
 def listed():
@@ -174,16 +164,23 @@ def listed():
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument(
-        "modules", nargs="*", metavar="MODULE", help=f"any of {', '.join(MODULES)}; all of them if none"
+        "modules",
+        nargs="*",
+        metavar="MODULE",
+        help="of deepfreeze/ or native/, for example store/run.py or engine/upkeep.cc; without any: those that write files",
     )
     parser.add_argument(
         "--part", default="1/1", metavar="K/N", type=part_of, help="every Nth mutant, from the Kth on (default: all)"
     )
+    parser.add_argument(
+        "--jobs", default=2, metavar="N", type=int, help="test so many mutants at once, each in a copy (default: 2)"
+    )
     parser.add_argument("--list", action="store_true", help="name the mutants, and run nothing")
     given = parser.parse_args()
     for module in given.modules:
-        if module not in MODULES:
-            parser.error(f"no module {module!r}: {', '.join(MODULES)}")
+        if not (ROOT / kind_of(module).sources / module).is_file():
+            parser.error(f"no module {module!r} in {kind_of(module).sources}/")
+        tests_of(module)
     return given
 
 
@@ -194,34 +191,22 @@ def mutate():
         # Tests run in children of this process, which has imported what they share.
         os.execve(VENV / "bin" / "python", [str(VENV / "bin" / "python"), *sys.argv], env)
     part, parts = given.part
-    made = [
-        (name, module, text)
-        for module in given.modules or MODULES
-        for name, text in mutations(module, plain(module)).items()
-    ]
+    modules = given.modules or list(WRITERS)
+    made = [(name, module, text) for module in modules for name, text in mutants_of(module).items()]
     wanted, known = made[part - 1 :: parts], listed()
     if given.list:
         return say("\n".join(name for name, _, _ in wanted))
-    for package in ("pytest", "numpy", "google_crc32c"):  # once, and not in each child
-        importlib.import_module(package)
     begun = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="deepfreeze-mutants-", dir="/dev/shm") as folder:
-        places = [Place(Path(folder) / str(number)) for number in range(AT_ONCE)]
-        try:
-            modules = dict.fromkeys(module for _, module, _ in wanted)
-            alive = survivors(places, wanted, bounds(places[0], modules))
-        finally:
-            for place in places:
-                place.stop()
-    ran = {name for name, _, _ in wanted}
-    gone = [name for name in known if name.partition(":")[0] in (given.modules or MODULES)]
-    gone = [name for name in gone if name not in {name for name, _, _ in made}]
+    found = tested(wanted, given.jobs)
+    alive = [name for name, verdict in found.items() if verdict == "survived"]
+    gone = [name for name in known if name.partition(":")[0] in modules and name not in {name for name, _, _ in made}]
     problems = [
         f"a test is missing, or a reason in {LISTED.relative_to(ROOT)}: {name}" for name in alive if name not in known
     ]
-    problems += [f"killed now, take the line out: {name}" for name in known if name in ran and name not in alive]
+    problems += [f"killed now, take the line out: {name}" for name in known if name in found and name not in alive]
     problems += [f"there is no such mutant any more, take the line out: {name}" for name in gone]
-    say(f"mutants: {len(ran)}, {len(alive)} survived ({len(known)} are listed), {time.monotonic() - begun:.0f} s")
+    counts = ", ".join(f"{number} {verdict}" for verdict, number in sorted(Counter(found.values()).items()))
+    say(f"mutants: {len(found)}: {counts} ({len(known)} are listed), {time.monotonic() - begun:.0f} s")
     if problems:
         raise Failure("\n".join(problems))
 

@@ -30,7 +30,7 @@ TARGETS = [
     "analyse",
     "costs",
 ]
-TARGETS += ["docs", "wheel", "fuzz", "soak", "clean", "distclean"]
+TARGETS += ["docs", "wheel", "fuzz", "soak", "mutants", "clean", "distclean"]
 
 
 def run(*command, **env):
