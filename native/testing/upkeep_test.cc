@@ -75,6 +75,7 @@ void TheFirstStepMayBeHeldAndCleanedUpAfter() {
   other.TidyAgain();
   other.Finish();
   other.AskCleanUp(0, false);
+  other.AskRemoval({8});
   CHECK(other.Held() && Idle(&other));
 }
 
