@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -43,9 +43,9 @@ class Batches:
         return f"batches with sample weights: epoch {self.epoch} has {items}, and {dealing.ranks} ranks do not divide the last batch"
 
     @property
-    def whole(self) -> int:
-        """How many batches the whole epoch has, trained ones too."""
-        return self.dealing.batches(0)
+    def whole(self) -> Batches:
+        """The batches of the whole epoch, trained ones too."""
+        return replace(self, done=0)
 
     def make(self, number: int) -> Any:
         """The batch number ``number``. ``OptionError`` if it needs sample weights and is not (x, y) or (x, y, sample_weight)."""

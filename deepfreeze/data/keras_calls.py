@@ -42,6 +42,25 @@ def goes_over(frame: FrameType) -> bool:
     return bool(frame.f_code.co_flags & inspect.CO_GENERATOR)
 
 
+def is_kerases(frame: FrameType) -> bool:
+    """Whether this ``frame`` runs code of a Keras."""
+    return str(frame.f_globals.get("__name__")).partition(".")[0] in _KERASES
+
+
+def calls_over(data: Any, around: FrameType | None = None) -> list[str]:
+    """The names of the calls of a Keras's models that go over these ``data`` now, the innermost first: those ``around`` this frame, or
+    those of all threads, because a Keras asks for batches in a thread of TensorFlow's."""
+    names = []
+    for frame in sys._current_frames().values() if around is None else [around]:
+        caller: FrameType | None = frame
+        while caller is not None:
+            name = caller.f_code.co_name
+            if name in (FIT, EVALUATE, PREDICT) and is_kerases(caller) and caller.f_locals.get("x") is data:
+                names.append(name)
+            caller = caller.f_back
+    return names
+
+
 def call_around(frame: FrameType | None) -> Call | None:
     """The innermost call of a model that this thread is in; None outside of one."""
     while frame is not None:

@@ -5,25 +5,22 @@ from __future__ import annotations
 import functools
 import sys
 import threading
-from collections import deque
-from collections.abc import Iterator
 from types import FrameType
 from typing import Any, Protocol
 
 from deepfreeze.data import keras_calls
-from deepfreeze.data.keras_calls import FIT
+from deepfreeze.data.keras_calls import EVALUATE, FIT
+from deepfreeze.data.passes import Pass, Passes
 from deepfreeze.errors import OptionError
-
-_PASSES = 8  # that are remembered
+from deepfreeze.notices import Notify
 
 
 class Shown(Protocol):
-    """The batches of a pass that began now, as a Keras is shown them for their shapes. ``len()``: how many the pass has; ``whole``: how
-    many the whole epoch has, trained ones too; ``weighted``: whether each batch has sample weights; ``uneven``: why they have, for a
-    message."""
+    """The batches of a pass that began now, as a Keras is shown them for their shapes. ``len()``: how many the pass has; ``whole``: those
+    of the whole epoch, trained ones too; ``weighted``: whether each batch has sample weights; ``uneven``: why they have, for a message."""
 
     @property
-    def whole(self) -> int: ...
+    def whole(self) -> Shown: ...
 
     @property
     def weighted(self) -> bool: ...
@@ -37,39 +34,27 @@ class Shown(Protocol):
         """The batch of this number, from 0, or one of the same shapes and dtypes. Counts for no pass."""
 
 
-class Pass(Protocol):
-    """The ``length`` batches of a pass, in order. One thread at a time takes them; any thread may call ``stop``."""
-
-    @property
-    def length(self) -> int: ...
-
-    @property
-    def finished(self) -> bool:
-        """Whether all batches were taken, or ``stop`` was called."""
-
-    def __iter__(self) -> Iterator[Any]: ...
-
-    def stop(self) -> None:
-        """Drops what is left."""
-
-
 class KerasInput:
     """An input as a Keras sees it. A subclass says what a pass over the data is (``_batches``, ``_begun``).
 
     ``fit`` shuffles the indices of an input by default, by Python's global generator. So an index is only a ticket: the n-th batch that
     is asked for in a pass is the n-th batch of the order. A Keras goes over the data in a generator, a new one for each pass, in a thread
     of TensorFlow's that reads ahead: so the generator tells which pass a request belongs to. It may still ask when training was
-    interrupted and the next pass has begun. Requests outside of a generator are looks at the shapes, and count for no pass."""
+    interrupted and the next pass has begun. Requests outside of a generator are looks at the shapes, and count for no pass.
+
+    While a ``fit`` goes over the data, its own generators alone train. Whatever else goes over them then, such as a loop in a callback,
+    gets what ``evaluate`` gets: batches that count for no epoch."""
 
     use_multiprocessing = False
     max_queue_size = 10
+    notify: Notify
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._counted = False  # Keras counts the batches of an interrupted epoch that were trained before
-        self._next_call = FIT  # the call of a model that the next pass is for
-        # Keras's generators, the call that each is for, and its batches.
-        self._passes: deque[tuple[FrameType, str, Pass]] = deque(maxlen=_PASSES)
+        self._fit_begins_pass = False  # a ``fit`` has asked for what it asks before each of its passes
+        self._passes = Passes()
+        self._beside_is_told = False
         self._shown: bool | None = None  # whether the batches at which Keras has looked had sample weights
 
     @property  # type: ignore[misc]  # object's can also be set
@@ -96,25 +81,21 @@ class KerasInput:
 
     def __getitem__(self, index: int) -> Any:
         """The next batch of a pass, whatever the ``index``, if a Keras goes over the data; else, for a look, the batch number ``index`` of
-        the pass that comes next. ``IndexError`` if there is none."""
+        the pass that comes next, or of its whole epoch if Keras counts that. ``IndexError`` if there is none."""
         asker = sys._getframe(1)
         if not keras_calls.goes_over(asker):
             return self._look(index, asker)
         with self._lock:
-            batches = self._pass_of(asker)
+            batches = self._passes.of(asker)
             if batches is None:
-                self._require_shown(self._batches(self._next_call))
-                if self._next_call == FIT:
-                    self._stop_training()
-                batches = self._begun(self._next_call)
-                self._passes.append((asker, self._next_call, batches))
-                self._next_call = FIT
+                batches = self._begin(asker)
         for batch in batches:
             return batch
         raise IndexError(index)
 
     def __len__(self) -> int:
-        """How many batches the next pass has on this rank: those of an epoch, or what is left of an interrupted one."""
+        """How many batches the next pass has on this rank: those of an epoch, or what is left of an interrupted one; if Keras counts the
+        whole of it, the whole epoch's."""
         return self._length(sys._getframe(1))
 
     @property
@@ -125,50 +106,80 @@ class KerasInput:
     def on_epoch_begin(self) -> None:
         """Keras 3 begins a pass."""
         frame = sys._getframe(1)
-        self._look_around(frame)
-        batches = self._batches(self._next_call)
+        batches = self._batches(self._look_around(frame))
         self._require_shown(batches)
-        keras_calls.tell_length(frame, self._seen_length(batches))
+        keras_calls.tell_length(frame, len(self._seen(batches)))
 
     def on_epoch_end(self) -> None:
         """Keras has ended a pass. Nothing is to be done: the next one begins by itself."""
 
-    def _seen_length(self, batches: Shown) -> int:
-        """The number of batches that Keras is told."""
-        return batches.whole if self._counted else len(batches)
+    def _seen(self, batches: Shown) -> Shown:
+        """Those of which Keras is told the number: it looks at them too, also where a pass has fewer."""
+        return batches.whole if self._counted else batches
 
     def _look(self, index: int, asker: FrameType) -> Any:
-        self._look_around(asker)
-        batches = self._batches(self._next_call)
-        self._shown = batches.weighted
-        if not 0 <= index < len(batches):
+        seen = self._seen(self._batches(self._look_around(asker)))
+        self._shown = seen.weighted
+        if not 0 <= index < len(seen):
             raise IndexError(index)
-        return batches.make(index)
+        return seen.make(index)
 
     def _length(self, asker: FrameType) -> int:
+        if not keras_calls.goes_over(asker):
+            return len(self._seen(self._batches(self._look_around(asker))))
         with self._lock:
-            batches = self._pass_of(asker)
-            if batches is not None:
-                return batches.length
-        self._look_around(asker)
-        batches_to_come = self._batches(self._next_call)
-        return len(batches_to_come) if keras_calls.goes_over(asker) else self._seen_length(batches_to_come)
+            batches = self._passes.of(asker)
+        if batches is not None:
+            return batches.length
+        return len(self._batches(self._use_of(keras_calls.is_kerases(asker)) or EVALUATE))
 
-    def _pass_of(self, asker: FrameType) -> Pass | None:
-        return next((batches for frame, _, batches in self._passes if frame is asker), None)
+    def _begin(self, generator: FrameType) -> Pass:
+        """Begins the pass of this ``generator``."""
+        use = self._use_of(keras_calls.is_kerases(generator)) or self._told_beside()
+        self._require_shown(self._batches(use))
+        if use == FIT:
+            self._passes.stop_training()
+            self._fit_begins_pass = False
+        batches = self._begun(use)
+        self._passes.begin(generator, batches, trains=use == FIT)
+        return batches
 
-    def _stop_training(self) -> None:
-        for _, use, batches in self._passes:
-            if use == FIT:
-                batches.stop()
+    def _use_of(self, kerases: bool) -> str | None:
+        """The call of a model that a pass is for that begins now, ``FIT`` for a loop of the program's own. ``kerases``: a Keras goes over
+        it. None for a pass beside that of a ``fit``."""
+        calls = keras_calls.calls_over(self)
+        if not kerases or not calls:
+            return None if FIT in calls else FIT
+        beside = calls[0] == FIT and self._passes.training and not self._fit_begins_pass
+        return None if beside else calls[0]
 
-    def _look_around(self, frame: FrameType) -> None:
-        """Finds out for which call of a model the next pass is. ``OptionError`` if the call has an argument that can't hold."""
+    def _told_beside(self) -> str:
+        """Warns of a pass beside that of a ``fit``, once. Returns what it is for."""
+        if not self._beside_is_told:
+            self._beside_is_told = True
+            self.notify(
+                "warning",
+                f"a loop goes over the {type(self).__name__} while fit goes over it: the loop gets all items, as evaluate does, and they "
+                "count for no epoch. copy.deepcopy(data) is an input of its own",
+            )
+        return EVALUATE
+
+    def _look_around(self, frame: FrameType) -> str:
+        """The call of a model that the next pass is for, which the ``frame`` is in; ``FIT`` outside of one. ``OptionError`` if the call has
+        an argument that can't hold, and for a ``fit`` within another one over the same data."""
         call = keras_calls.call_around(frame)
         if call is None:
-            return
-        self._next_call = call.name
+            return FIT
         _one_worker(call.workers)
+        if call.name == FIT and keras_calls.is_kerases(frame):
+            if keras_calls.calls_over(self, frame).count(FIT) > 1:
+                raise OptionError(
+                    where=f"fit over a {type(self).__name__}",
+                    expected="one fit at a time, which trains each item of an epoch once",
+                    found="a fit within another one, over the same data",
+                    todo="give one of the two copy.deepcopy(data), an input of its own",
+                )
+            self._fit_begins_pass = True
         if call.class_weight and self._batches(FIT).weighted:
             raise OptionError(
                 where="fit(class_weight=)",
@@ -183,6 +194,7 @@ class KerasInput:
                 found=str(call.steps),
                 todo="leave steps_per_epoch out",
             )
+        return call.name
 
     def _require_shown(self, batches: Shown) -> None:
         """``OptionError`` if the batches have sample weights, and those that Keras was shown had none."""

@@ -9,7 +9,8 @@ from typing import Any
 from deepfreeze import arguments
 from deepfreeze.data.dealing import Dealing
 from deepfreeze.data.keras_calls import FIT
-from deepfreeze.data.keras_input import KerasInput, Pass
+from deepfreeze.data.keras_input import KerasInput
+from deepfreeze.data.passes import Pass
 from deepfreeze.data.standing import Place, Standing
 from deepfreeze.errors import CorruptError
 from deepfreeze.events.messages import to_logger
@@ -79,10 +80,21 @@ class PlacedInput(KerasInput):
     @property
     def batches_done(self) -> int:
         """How many batches of ``next_epoch`` were trained before: a whole epoch's batches less those that are left. 0 unless it was
-        interrupted."""
+        interrupted, and where less than a batch of the present size was trained: see ``begun``."""
         with self._lock:
             dealing = self._dealing()
             return dealing.batches(0) - dealing.batches(self._standing.upcoming(dealing).items)
+
+    @property
+    def batches_in_epoch(self) -> int:
+        """How many batches a whole epoch has on each rank, trained ones too."""
+        return self._dealing().batches(0)
+
+    @property
+    def begun(self) -> bool:
+        """Whether some items of ``next_epoch`` are trained already."""
+        with self._lock:
+            return self._standing.upcoming(self._dealing()).items > 0
 
     def begin(self, epoch: int) -> None:
         """The next pass is the one over ``epoch``, from 0, from its first item on."""
@@ -124,14 +136,16 @@ class PlacedInput(KerasInput):
             raise CorruptError(where="state", expected=expected, found=found, todo=todo)
 
     def __iter__(self) -> Iterator[Any]:
-        """A pass that trains: the batches of the next epoch, or of what is left of the interrupted one."""
-        yield from self._begun(FIT)
+        """A pass that trains: the batches of the next epoch, or of what is left of the interrupted one. While ``fit`` goes over the data
+        it trains nothing, with a warning: it has all items, as for ``evaluate``."""
+        yield from self._begun(self._use_of(kerases=False) or self._told_beside())
 
     def _begun(self, use: str) -> Pass:
         with self._lock:
             if use != FIT:
                 return self._shown_to(use)
             self._training = self._opened(self._standing.open(self._dealing()))
+            self._counted = False  # the epochs that follow are whole, or interrupted in this process
             return self._training
 
     def _shown_to(self, use: str) -> Pass:

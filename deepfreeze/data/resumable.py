@@ -120,6 +120,9 @@ class Resumable(PlacedInput):
                     todo="pass the items with which training began, in the same order, or begin a new run",
                 )
         self.go_to(state["epoch"], state["items"], counted)
+        dealing, done = self._dealing(), int(state["items"])
+        if done and not dealing.batches(done):  # the next pass is the next epoch
+            self._tell_left_out(state["epoch"], dealing, done)
 
     def same_on_all_ranks(self) -> dict[str, Any]:
         """The values that must be equal on all ranks, by name; JSON can hold them."""
@@ -173,7 +176,7 @@ class Resumable(PlacedInput):
 
     def shapes(self) -> Any:
         """The structure of the batches, with an ``ArraySpec`` in the place of each array."""
-        batches = self._batches(FIT)
+        batches = self._batches(FIT).whole  # what is left of an epoch may be its last batch alone
         looks = [batches.make(number) for number in {0, len(batches) - 1}]
         return mapped(_spec, *looks)
 
@@ -210,7 +213,8 @@ class Resumable(PlacedInput):
 
     def _opened(self, place: Place) -> ReadAhead:
         batches = self._batches_at(place, FIT)
-        self._tell_left_out(batches)
+        if not self._left_out_is_told:
+            self._left_out_is_told = self._tell_left_out(place.epoch, batches.dealing, place.items)
         return self._read(batches)
 
     def _shown_to(self, use: str) -> ReadAhead:
@@ -219,15 +223,16 @@ class Resumable(PlacedInput):
     def _read(self, batches: Batches) -> ReadAhead:
         return ReadAhead(batches.make, len(batches), self._threads, 2 * self._threads)
 
-    def _tell_left_out(self, batches: Batches) -> None:
-        left_out = batches.dealing.left_out(batches.done)
-        if left_out and not self._left_out_is_told:
-            self._left_out_is_told = True
+    def _tell_left_out(self, epoch: int, dealing: Dealing, done: int) -> bool:
+        """Tells how many items no step trains if the ``epoch`` goes on from ``done``. Returns whether there are any."""
+        left_out = dealing.left_out(done)
+        if left_out:
             self.notify(
                 "info",
-                f"epoch {batches.epoch} leaves {left_out} of {self._source.length} items out: they do not fill a global batch of "
-                f'{batches.dealing.global_batch} (last="drop")',
+                f"epoch {epoch} leaves {left_out} of {dealing.length} items out: they do not fill a global batch of "
+                f'{dealing.global_batch} (last="drop")',
             )
+        return left_out > 0
 
 
 _SOURCE = {"length": "number of items", "fingerprint": "fingerprint"}

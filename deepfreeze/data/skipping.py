@@ -180,11 +180,17 @@ class _Batches:
     weighted = False
     uneven = ""
 
-    def __init__(self, spec: Any, whole: int, done: int) -> None:
-        self._spec, self.whole, self._done = spec, whole, done
+    def __init__(self, spec: Any, length: int, done: int) -> None:
+        """``length``: of a whole epoch, of which so many batches are ``done``."""
+        self._spec, self._length, self._done = spec, length, done
 
     def __len__(self) -> int:
-        return self.whole - self._done
+        return self._length - self._done
+
+    @property
+    def whole(self) -> _Batches:
+        """The batches of the whole epoch, trained ones too."""
+        return _Batches(self._spec, self._length, 0)
 
     def make(self, number: int) -> Any:
         """A batch of zeros. A dimension of unknown size has another size in each batch."""

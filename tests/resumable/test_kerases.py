@@ -1,5 +1,6 @@
 """The resumable input in ``fit``, ``evaluate`` and ``predict`` of each Keras, and as a ``tf.data.Dataset``."""
 
+import copy
 import threading
 
 import numpy as np
@@ -94,6 +95,92 @@ def test_a_fit_that_was_interrupted_goes_on_behind_what_was_trained(keras):
     model.fit(data, epochs=2, verbose=0)
     assert seen(model) == orders(0)[5:] + orders(1)
     del kept
+
+
+class Interrupted(Exception):
+    """In place of Ctrl-C, within an ``evaluate``."""
+
+
+@pytest.fixture
+def beside(keras):
+    """A callback that calls a function of the model and the batch, before each batch and before each epoch."""
+
+    class Beside(keras.callbacks.Callback):
+        def __init__(self, call):
+            super().__init__()
+            self.call = call
+
+        def on_epoch_begin(self, epoch, logs=None):
+            self.call(self.model, -1)
+
+        def on_train_batch_begin(self, batch, logs=None):
+            self.call(self.model, batch)
+
+    return Beside
+
+
+@kerases.one_will_do
+@pytest.mark.parametrize("how", ["whole", pytest.param("interrupted", marks=pytest.mark.full)])
+def test_many_evaluations_within_an_epoch_take_nothing_from_it(keras, beside, how):
+    data, model = Resumable(numbers(), 4, seed=7), recording(keras)
+    raising = keras.callbacks.LambdaCallback(on_test_batch_begin=lambda batch, logs: raises())
+
+    def raises():
+        raise Interrupted
+
+    def call(model, batch):
+        if how == "interrupted" and batch in (-1, 1):
+            for _ in range(9):
+                with pytest.raises(Interrupted):
+                    model.evaluate(data, verbose=0, callbacks=[raising])
+        elif batch in (-1, 1):
+            for _ in range(5):
+                assert model.evaluate(data, verbose=0) >= 0
+                assert len(model.predict(data, verbose=0)) == ITEMS
+
+    model.fit(data, epochs=1, verbose=0, callbacks=[beside(call)])
+    assert seen(model) == orders(0)
+    model.fit(data, verbose=0)
+    assert seen(model) == orders(1)
+
+
+@kerases.one_will_do
+def test_a_loop_in_a_callback_takes_nothing_from_the_fit(keras, beside):
+    """Nobody can tell it from one that only looks: it gets all items, with one warning."""
+    data, model, said, found = Resumable(numbers(), 4, seed=7), recording(keras), [], []
+    data.notify = lambda level, message: said.append((level, message))
+    dataset = data.dataset()
+
+    def call(model, batch):
+        if batch in (-1, 2):
+            found.extend([next(iter(data))[0].ravel().tolist(), next(iter(dataset))[0].numpy().ravel().tolist()])
+
+    model.fit(data, epochs=2, verbose=0, callbacks=[beside(call)])
+    assert seen(model) == orders(0, 1)
+    assert found == [[0.0, 1.0, 2.0, 3.0]] * 8
+    ((level, message),) = said
+    assert level == "warning" and "while fit goes over it" in message
+    assert items_of(next(iter(data))) == orders(2)[:4], "after the fit a loop is an epoch"
+
+
+def items_of(batch):
+    return batch[0].ravel().astype(int).tolist()
+
+
+@kerases.one_will_do
+def test_a_fit_within_a_fit_over_the_same_data_is_refused(keras, beside):
+    data, model, other = Resumable(numbers(), 4, seed=7), recording(keras), recording(keras)
+    refused = []
+
+    def call(model, batch):
+        if batch in (-1, 2):
+            with pytest.raises(OptionError, match=r"one fit at a time.*copy\.deepcopy\(data\)") as found:
+                other.fit(data, verbose=0)
+            refused.append(found)
+            other.fit(copy.deepcopy(data), verbose=0)
+
+    model.fit(data, epochs=2, verbose=0, callbacks=[beside(call)])
+    assert seen(model) == orders(0, 1) and len(refused) == 4 and len(seen(other)) == 4 * ITEMS
 
 
 def test_horovods_mean_over_uneven_shares_is_the_mean_over_the_items(keras):

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import strategies as st
 
 import deepfreeze
-from deepfreeze.data import Resumable
+from deepfreeze.data import Resumable, keras_calls
 from deepfreeze.data.order import order
 from deepfreeze.errors import CorruptError, OptionError
 from tests.support import jobs
@@ -103,6 +103,106 @@ def test_a_thread_of_an_interrupted_fit_takes_nothing_from_the_next_one():
     assert items(fit()) == order(3, 1, 10).tolist()
 
 
+@pytest.fixture
+def calls(monkeypatch):
+    """The calls of a Keras's model that go over the data, the innermost first; a test's own generators are a Keras's."""
+    names = []
+    monkeypatch.setattr(keras_calls, "calls_over", lambda data, around=None: names)
+    monkeypatch.setattr(keras_calls, "is_kerases", lambda frame: True)
+    return names
+
+
+def pass_over(data):
+    """As a Keras goes over the data: the length first."""
+    for index in range(len(data)):
+        yield data[index]
+
+
+class Beside:
+    """What a callback does beside the training, by ``act``. ``left``: generators of ``evaluate`` that were ended by an exception."""
+
+    def __init__(self, data, calls):
+        self.data, self.calls, self.left = data, calls, []
+
+    def act(self, name):
+        if name == "loop":
+            next(iter(self.data))
+        elif name == "ask":  # the thread of such an ``evaluate``, within an epoch
+            for generator in self.left[: self.data._passes.training]:
+                next(generator, None)
+        else:
+            self.calls.insert(0, "predict" if name == "predict" else "evaluate")
+            generator = pass_over(self.data)
+            if name == "ended":
+                next(generator)
+                self.left.append(generator)
+            else:
+                assert items(generator) == [*range(23)], "all of them"
+            del self.calls[0]
+
+
+@holds(
+    acts=st.lists(st.lists(st.sampled_from(["evaluate", "predict", "ended", "loop", "ask"]), max_size=12), max_size=12),
+    examples=30,
+)
+def test_nothing_beside_a_fit_takes_items_from_it(calls, acts):
+    """However much of it there is: each epoch has each item once, in its order."""
+    data = Resumable(numbers(23), 4, seed=3)
+    data.notify = lambda level, message: None
+    del calls[:]
+    calls.append("fit")
+    beside, acts = Beside(data, calls), iter(acts)
+    for epoch in range(2):
+        data._fit_begins_pass = True  # as Keras's looks before each pass say
+        trained = []
+        for batch in pass_over(data):
+            trained += items([batch])
+            for name in next(acts, []):
+                beside.act(name)
+        assert trained == order(3, epoch, 23).tolist()
+
+
+def seen(data):
+    """The batches at which a Keras looks before it goes over the data: two, if it is told of two."""
+    return [data[index] for index in range(min(2, len(data)))]
+
+
+@holds(
+    length=st.integers(1, 60),
+    ranks=st.integers(1, 4),
+    each=st.integers(1, 9),
+    done=st.integers(0, 60),
+    last=st.sampled_from(["weighted", "drop"]),
+)
+def test_whoever_is_told_the_whole_epoch_can_look_at_it(length, ranks, each, done, last):
+    """Also where one batch of it is left. The pass has what is left."""
+    each = min(each, length // ranks) if last == "drop" else each
+    if each == 0:
+        return
+    source = [(np.zeros(number % 3), 1.0) for number in range(length)] if each == 1 else numbers(length)
+    data = Resumable(source, each, rank=0, ranks=ranks, last=last, seed=3)
+    whole, shapes = len(data), data.shapes()
+    data.set_state({**data.state(), "items": min(done, length - 1)}, counted=True)
+    assert len(data) == data.batches_in_epoch == whole and len(seen(data)) == min(2, whole)
+    if data.next_epoch == 0:  # what is left is more than ``last="drop"`` leaves out
+        assert [leaf.shape for leaf in data.shapes()[:2]] == [leaf.shape for leaf in shapes[:2]]
+    left = data.batches_in_epoch - data.batches_done
+    assert len([*pass_over(data)]) == left
+    assert len([*pass_over(data)]) == whole
+
+
+def test_an_epoch_that_is_interrupted_later_is_as_long_as_its_rest():
+    """The whole epoch is counted for the one that was restored alone."""
+    data = Resumable(numbers(10), 2, seed=3)
+    data.set_state({**data.state(), "items": 8}, counted=True)
+    assert len(data) == 5 and len(seen(data)) == 2 and len(items(pass_over(data))) == 2
+    for _ in zip(range(3), pass_over(data), strict=False):
+        data.advance()
+    assert len(data) == 2 and len(seen(data)) == 2
+    with pytest.raises(IndexError):
+        data[2]
+
+
 def test_the_state_of_a_resumed_epoch_can_be_told_when_the_next_has_begun():
     """A late capture is collected then."""
     data = Resumable(numbers(100), 10)
@@ -179,6 +279,16 @@ def test_what_is_dropped_is_said_once():
     assert said == [
         ("info", 'epoch 0 leaves 3 of 11 items out: they do not fill a global batch of 4 (last="drop")'),
     ]
+
+
+def test_a_rest_that_a_larger_batch_leaves_out_is_said():
+    said = []
+    state = Resumable(numbers(11), 2, last="drop").state_at(3, 4)
+    data = Resumable(numbers(11), 4, last="drop")
+    data.notify = lambda level, message: said.append(message)
+    data.set_state(state)
+    assert (data.next_epoch, data.begun) == (4, False)
+    assert said == ['epoch 3 leaves 3 of 11 items out: they do not fill a global batch of 4 (last="drop")']
 
 
 @pytest.mark.parametrize(
