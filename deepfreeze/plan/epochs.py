@@ -27,8 +27,9 @@ class Fit:
 class GoingOn:
     """A ``fit`` that goes on where another attempt of the job has stopped. ``epoch``: the one to begin with, from 0; ``trained``: how many
     batches were trained before; ``total``: how many are trained when the ``fit`` ends. With ``finished`` nothing is left to train;
-    ``stopped``: because a callback had ended it. ``exact``: the job's data know which of their batches were trained, so no batch is trained
-    twice; ``batch``: how many batches of ``epoch`` were trained then."""
+    ``stopped``: because a callback had ended it. ``exact``: the job's data know which of their items were trained, so no item is trained
+    twice. ``begun``: some items of ``epoch`` are trained then, and it goes on with the others; ``batch``: how many batches they are, as
+    the present job counts batches: 0 also where they are less than one."""
 
     epoch: int
     trained: int
@@ -37,6 +38,7 @@ class GoingOn:
     stopped: bool = False
     batch: int = 0
     exact: bool = False
+    begun: bool = False
 
 
 def going_on(position: Position | None, number: int, fit: Fit, stopped: bool = False) -> GoingOn | None:
@@ -61,20 +63,22 @@ def going_on(position: Position | None, number: int, fit: Fit, stopped: bool = F
 
 
 def going_on_in_data(
-    position: Position | None, number: int, fit: Fit, stopped: bool, epoch: int, batch: int
+    position: Position | None, number: int, fit: Fit, stopped: bool, epoch: int, batch: int, begun: bool
 ) -> GoingOn | None:
-    """As ``going_on``, for a job with ``data=``, which repeats no batch and leaves none out. ``epoch``: the one that goes on, from 0;
-    ``batch``: how many of its batches are trained, as the present number of ranks counts batches: the checkpoint's job may have had other
-    batches. A ``fit`` that can't begin inside of an epoch trains all of it again. None also if ``initial_epoch`` is another epoch."""
+    """As ``going_on``, for a job with ``data=``, which repeats no item and leaves none out. ``epoch``: the one that goes on, from 0;
+    ``begun``: some of its items are trained; ``batch``: how many of its batches they are, as the present job counts batches. The
+    checkpoint's job may have had smaller batches, so ``begun`` does not follow from ``batch``. A ``fit`` that can't begin inside of an
+    epoch trains all of it again. None also if ``initial_epoch`` is another epoch."""
     if position is None or fit.begins_at not in (0, epoch) or number > position.fit or not fit.batches:
         return None
     if number < position.fit or stopped:
         return GoingOn(fit.epochs, 0, 0, finished=True, stopped=number == position.fit, exact=True)
-    batch = batch if fit.inside else 0
+    batch, begun = (batch, begun) if fit.inside else (0, False)
     total = fit.epochs * fit.batches
     trained = min(epoch * fit.batches + batch, total)
-    finished = trained == total
-    return GoingOn(min(epoch, fit.epochs), trained, total, finished, batch=0 if finished else batch, exact=True)
+    if trained == total:
+        return GoingOn(fit.epochs, trained, total, finished=True, exact=True)
+    return GoingOn(epoch, trained, total, batch=batch, exact=True, begun=begun)
 
 
 def other_batches(position: Position | None, number: int, fit: Fit) -> bool:

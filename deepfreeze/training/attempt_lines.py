@@ -30,16 +30,24 @@ def going_on(plan: GoingOn, fit: Fit) -> str:
         )
     if plan.finished:
         return "nothing is left to train of this fit (resume_epochs=False trains it again)"
-    begun = fit.batches is not None and plan.trained % fit.batches > 0
+    repeated = fit.batches is not None and plan.trained % fit.batches > 0
     left = plan.total - plan.trained
     batches = f"{left} batch{'' if left == 1 else 'es'}"
-    what = f"goes on with batch {plan.batch + 1}" if plan.batch else "begins again" if begun else "comes next"
+    what = f"goes on with batch {plan.batch + 1}" if plan.begun else "begins again" if repeated else "comes next"
     return f"epoch {plan.epoch + 1} of {fit.epochs} {what}, {batches} to go"
 
 
 def no_input(step: int) -> str:
     """The message where a job with ``data=`` is resumed from a checkpoint of a job without."""
     return f"step {step} was saved without data=, so nobody knows which samples it was trained on: the interrupted epoch begins again"
+
+
+def cut_short(position: Position) -> str:
+    """The message where the epoch of ``position`` is over for a job with larger batches, which leaves the rest of it out."""
+    return (
+        f"epoch {position.epoch + 1} ends with batch {position.batch} of {position.batches}: what is left of it does not fill a batch of "
+        "this job. The history, and the callbacks in extra=, have not seen the epoch's end, and lack it"
+    )
 
 
 def no_data(step: int, data: str) -> str:

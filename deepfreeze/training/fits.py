@@ -93,6 +93,8 @@ class Fits:
         epochs = self._input.epochs_further()
         if self._input.data is not None and epochs is None and world.rank == 0:
             notify("warning", attempt_lines.no_input(step))
+        if position is not None and self._input.cuts_short(position) and world.rank == 0:
+            notify("warning", attempt_lines.cut_short(position))
         self._restored = _Restored(step, position, epochs)
 
     def restored(self, step: int, position: Position) -> None:
@@ -110,7 +112,7 @@ class Fits:
         self.behind = self.ahead = False
         if not self._wanted or position is None:
             return ""
-        rows = together(world, lambda: (fit, number, stopped, self._restored.epochs, self._input.batches_done))
+        rows = together(world, lambda: (fit, number, stopped, self._restored.epochs, *self._input.inside))
         if any(row[:2] != rows[0][:2] for row in rows):
             return ""
         self.behind, self.ahead = number > position.fit, number < position.fit
@@ -129,10 +131,12 @@ class Fits:
         self._going_on = plan
         return attempt_lines.going_on(plan, fit)
 
-    def _plan(self, position: Position, fit: Fit, stopped: bool, epochs: int | None, done: int) -> GoingOn | None:
+    def _plan(
+        self, position: Position, fit: Fit, stopped: bool, epochs: int | None, batch: int, begun: bool
+    ) -> GoingOn | None:
         if epochs is None:
             return going_on(position, self._number, fit, stopped)
-        return going_on_in_data(position, self._number, fit, stopped, position.epoch + epochs, done)
+        return going_on_in_data(position, self._number, fit, stopped, position.epoch + epochs, batch, begun)
 
     def begin(self, fit: Fit, attempt: Start, notify: Notify, stopped: bool) -> FitPosition:
         """Collective. Returns what counts the batches of this ``fit``. Chooses its epochs unless that was done when the run was opened."""

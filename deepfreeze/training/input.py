@@ -10,15 +10,22 @@ class Input(Protocol):
     """Data that know where a training stands in them, such as ``deepfreeze.data.Resumable``. Every rank has such an object. The training
     thread calls all methods, between two executions of the train function.
 
-    ``next_epoch``: the number of the epoch that is read next, from 0; ``batches_done``: how many of its batches are trained already, as the
-    present number of ranks counts batches. ``len()``: the batches of a whole epoch, on each rank, trained ones too, if ``counted``. An
-    object that deals its items to ``ranks`` has their number as an attribute of this name."""
+    ``next_epoch``: the number of the epoch that is read next, from 0; ``begun``: some of its items are trained already; ``batches_done``:
+    how many of its batches they are, as this job counts batches: 0 also for items that are less than a batch of this job.
+    ``batches_in_epoch``: the batches of a whole epoch on each rank, trained ones too; ``len()`` is as many, if ``counted``. An object that
+    deals its items to ``ranks`` has their number as an attribute of this name."""
 
     @property
     def next_epoch(self) -> int: ...
 
     @property
     def batches_done(self) -> int: ...
+
+    @property
+    def batches_in_epoch(self) -> int: ...
+
+    @property
+    def begun(self) -> bool: ...
 
     def __len__(self) -> int: ...
 

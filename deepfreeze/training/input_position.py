@@ -35,8 +35,8 @@ class InputPosition:
         self._ahead = 0  # how many epochs the data have had before the first epoch of the ``fit``
         # The epoch with which the ``fit`` has begun, as Keras counts, and how many of its batches were trained before.
         self._first = (0, 0)
-        # The state in the checkpoint that was restored, and the next epoch and its batches that were trained, as it says.
-        self._loaded: tuple[Mapping[str, Any], tuple[int, int]] | None = None
+        # The state in the checkpoint that was restored, and where the data are then: see ``_place``.
+        self._loaded: tuple[Mapping[str, Any], tuple[int, int, bool]] | None = None
         self.attachments: dict[str, Any] = {} if data is None else {DATA: self}
         if data is not None and not loop:
             self.attachments[EPOCH] = self._epoch_under_way
@@ -74,7 +74,7 @@ class InputPosition:
         """Has the data go on from the ``state`` in the checkpoint that is restored."""
         assert self.data is not None
         self.data.set_state(state, counted=self._counted)
-        self._loaded = state, (self.data.next_epoch, self.data.batches_done)
+        self._loaded = state, _place(self.data)
 
     def states(self) -> dict[str, Any]:
         """The states of ``attachments``, by name."""
@@ -86,22 +86,27 @@ class InputPosition:
             thing.load_state_dict(states[name])
 
     def lacks_epoch(self, position: Position) -> bool:
-        """Whether ``position`` is at the end of an epoch that the history of the loaded state lacks."""
+        """Whether the data go on with the epoch after that of ``position``, and the history of the loaded state lacks the latter."""
         loaded = self._epoch_under_way.loaded
-        return position.batch == position.batches and loaded is not None and position.epoch not in loaded["epochs"]
+        return bool(self.epochs_further()) and loaded is not None and position.epoch not in loaded["epochs"]
+
+    def cuts_short(self, position: Position) -> bool:
+        """Whether this job leaves out what is left of the epoch of ``position``, because it fills no batch of its own."""
+        return position.batch != position.batches and self.lacks_epoch(position)
 
     def epochs_further(self) -> int | None:
         """How many epochs the data are further than the epoch in which the checkpoint was saved that has just been restored: 1 if it was
         saved at the end of the epoch. None if it has no state of the data."""
         if self._loaded is None:
             return None
-        state, (epoch, _) = self._loaded
+        state, (epoch, _, _) = self._loaded
         return epoch - int(state["began"])
 
     @property
-    def batches_done(self) -> int:
-        """How many batches of the epoch that goes on were trained before the checkpoint that was restored; 0 if none was."""
-        return 0 if self._loaded is None else self._loaded[1][1]
+    def inside(self) -> tuple[int, bool]:
+        """How many batches of the epoch that goes on, and whether any items of it, were trained before the checkpoint that was restored;
+        (0, False) if none was."""
+        return (0, False) if self._loaded is None else self._loaded[1][1:]
 
     def forget(self) -> None:
         """No checkpoint is restored, or another one will be."""
@@ -122,11 +127,11 @@ class InputPosition:
         if plan is not None and plan.exact and self._loaded is not None:
             state, place = self._loaded
             first = place[0]
-            if plan.batch == 0:
+            if not plan.begun:
                 data.begin(first)
             else:
                 # The program may have looked at the data since they were restored, which has begun another epoch.
-                moved = (data.next_epoch, data.batches_done) != place
+                moved = _place(data) != place
                 each(world, lambda: data.set_state(state, counted=True) if moved else None)
         else:
             first = data.next_epoch if plan is None and ended and not fit.begins_at else epoch
@@ -140,7 +145,7 @@ class InputPosition:
         if plan is None or not plan.exact:
             under_way.loaded = None
         elif under_way.loaded is not None and under_way.loaded["ranks"] != world.size:
-            if plan.batch and world.rank == 0:
+            if plan.begun and world.rank == 0:
                 notify("info", attempt_lines.metrics_of_rank_0(plan, under_way.loaded["ranks"], world.size))
             under_way.loaded = on_rank_0(world, lambda: under_way.loaded)
 
@@ -149,7 +154,7 @@ class InputPosition:
                 with contextlib.suppress(UnsupportedError):  # ``put_epoch_back`` says that the metrics begin anew
                     build_by(model, data.shapes())
 
-        if plan is not None and plan.batch:
+        if plan is not None and plan.begun:
             each(world, build)
 
     def put_epoch_back(self) -> bool:
@@ -157,7 +162,7 @@ class InputPosition:
         to train. Puts back what Keras keeps of the epochs before. Returns False if the metrics are not those of the checkpoint: the logs
         of the epoch that goes on are of its rest alone."""
         plan = None if self._fit is None else self._fit.going_on
-        return self._epoch_under_way.put_back(plan is not None and plan.batch > 0)
+        return self._epoch_under_way.put_back(plan is not None and plan.begun)
 
     def begin_loop(self) -> None:
         """A hand-written loop begins, which calls ``trained``."""
@@ -171,16 +176,21 @@ class InputPosition:
             self.data.advance(batches)
 
 
+def _place(data: Input) -> tuple[int, int, bool]:
+    """The epoch that the ``data`` go on with, how many of its batches are trained, and whether any of its items are."""
+    return data.next_epoch, data.batches_done, data.begun
+
+
 def _require_fit_of(data: Input, model: Any, batches: int | None) -> None:
     given = next((variables["x"] for variables in variables_of_fit(model) if "x" in variables), data)
-    if given is not data or batches != len(data):
+    if given is not data or batches != data.batches_in_epoch:
         raise OptionError(
             where="data=",
-            expected=f"a fit of these data, whose epochs have {len(data)} batches on this rank",
+            expected=f"a fit of these data, whose epochs have {data.batches_in_epoch} batches on this rank",
             found=f"a fit of a {type(given).__name__}"
             if given is not data
             else f"a fit whose epochs have {batches} batches",
-            todo="pass the same object to fit, and leave steps_per_epoch= out",
+            todo="pass the same object to fit, leave steps_per_epoch= out, and leave it to Checkpoint where in an epoch the data begin",
         )
 
 

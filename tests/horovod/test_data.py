@@ -67,6 +67,23 @@ def test_every_item_exactly_once_when_two_ranks_become_one(tmp_path):
     samples.assert_each_once(tmp_path, 45, 2)
 
 
+@pytest.mark.full
+def test_every_item_exactly_once_while_the_batch_grows_and_shrinks(tmp_path):
+    """On 1, 2 and 3 ranks. Of what the jobs before the second and the last one have trained, less than a batch of theirs counts. No stop
+    is at an epoch's end, and so each batch that was trained has its checkpoint."""
+    for ranks, batch, stop in [(0, 6, 1), (2, 24, 1), (3, 48, 2), (2, 12, 11), (0, 60, 0)]:
+        train(tmp_path, "keras", ranks, 120, batch, 2, stop)
+    for epoch in range(2):
+        found = [
+            sample
+            for file in tmp_path.glob("rank-?")
+            for line in map(json.loads, file.read_text().splitlines())
+            if line[0] == epoch
+            for sample in line[3]
+        ]
+        assert sorted(found) == list(range(120)), f"epoch {epoch}"
+
+
 SAMPLES, SHARED, STEPS = 54, 12, 5  # divisible by 1, 2 and 3 ranks, the last step of 6 too
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from deepfreeze.format.position import Position
-from deepfreeze.plan.epochs import Fit, GoingOn, going_on, other_batches
+from deepfreeze.plan.epochs import Fit, GoingOn, going_on, going_on_in_data, other_batches
 
 FIT = Fit(epochs=4, batches=30, begins_at=0)
 AT_40 = Position(fit=0, epoch=1, batch=10, batches=30, epochs=4, trained=40)
@@ -43,6 +43,17 @@ def test_an_earlier_fit_of_the_program_trains_nothing():
     assert plan is not None and plan.finished and plan.epoch == 4
     assert going_on(second, 1, FIT) == GoingOn(epoch=1, trained=40, total=120)
     assert going_on(second, 2, FIT) is None
+
+
+def test_an_epoch_goes_on_also_before_its_first_whole_batch():
+    """The job before had smaller batches. What is left of the epoch has as many batches as a whole epoch of this job."""
+    inside = replace(FIT, batches=20, inside=True)
+    assert going_on_in_data(AT_40, 0, inside, False, 1, 0, True) == GoingOn(1, 20, 80, batch=0, exact=True, begun=True)
+    assert going_on_in_data(AT_40, 0, inside, False, 1, 7, True) == GoingOn(1, 27, 80, batch=7, exact=True, begun=True)
+    assert going_on_in_data(AT_40, 0, inside, False, 2, 0, False) == GoingOn(2, 40, 80, exact=True)
+    assert going_on_in_data(AT_40, 0, inside, False, 4, 0, False) == GoingOn(4, 80, 80, finished=True, exact=True)
+    from_the_first = going_on_in_data(AT_40, 0, replace(inside, inside=False), False, 1, 7, True)
+    assert from_the_first == GoingOn(1, 20, 80, exact=True), "this Keras can't begin inside of an epoch"
 
 
 @pytest.mark.parametrize("change", [{"begins_at": 1}, {"begins_at": None}, {"batches": None}, {"batches": 20}])

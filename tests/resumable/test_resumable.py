@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import deepfreeze
 from deepfreeze.data import Resumable, keras_calls
 from deepfreeze.data.order import order
+from deepfreeze.data.passes import Passes
 from deepfreeze.errors import CorruptError, OptionError
 from tests.support import jobs
 from tests.support.properties import holds
@@ -160,6 +161,17 @@ def test_nothing_beside_a_fit_takes_items_from_it(calls, acts):
             for name in next(acts, []):
                 beside.act(name)
         assert trained == order(3, epoch, 23).tolist()
+
+
+def test_passes_that_are_finished_are_forgotten_first():
+    passes, generators = Passes(), [object() for _ in range(30)]
+    left = [SimpleNamespace(finished=False) for _ in range(7)]
+    for generator, one in zip(generators, left, strict=False):
+        passes.begin(generator, one, trains=False)
+    for generator in generators[7:]:
+        passes.begin(generator, SimpleNamespace(finished=True), trains=False)
+    assert [passes.of(generator) for generator in generators[:7]] == left
+    assert [generator for generator in generators[7:] if passes.of(generator)] == generators[-1:]
 
 
 def seen(data):

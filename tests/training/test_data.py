@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import deepfreeze
-from deepfreeze.data import Resumable
+from deepfreeze.data import Resumable, Skipping
 from deepfreeze.errors import OptionError
 from deepfreeze.format import attachment_tree
 from deepfreeze.format.named_values import ATTACHMENTS
@@ -19,7 +19,7 @@ from deepfreeze.state.epoch_under_way import EpochUnderWay
 from deepfreeze.state.keras_objects import optimizer_variables
 from deepfreeze.store.run import Run
 from deepfreeze.thaw.rank_records import read_records
-from tests.support import trainings
+from tests.support import kerases, trainings
 
 pytestmark = pytest.mark.tensorflow
 
@@ -105,6 +105,76 @@ def test_open_says_where_the_data_are_and_fit_goes_on_there(keras, tmp_path):
     assert found == [9, 1]
     assert after[0] == ALL[9:]
     assert_same(after, whole)
+
+
+@kerases.one_will_do
+@pytest.mark.parametrize("kind", ["Resumable", pytest.param("Skipping", marks=pytest.mark.full)])
+def test_open_goes_on_where_one_batch_of_the_epoch_is_left(keras, tmp_path, kind):
+    """Keras is told of the whole epoch, and looks at two batches of it."""
+
+    def source():
+        if kind == "Resumable":
+            return Resumable(arrays(), batch_size=BATCH, seed=5)
+        import tensorflow as tf
+
+        return Skipping(lambda epoch: tf.data.Dataset.from_tensor_slices(arrays()).shuffle(ITEMS, seed=epoch).batch(4))
+
+    def opens(checkpoint, model, data):
+        checkpoint.open(model)
+
+    whole = program(keras, tmp_path / "whole", data=source())
+    program(keras, tmp_path / "run", kill=5, data=source())
+    after = program(keras, tmp_path / "run", data=source(), before=opens)
+    assert after[0] == ALL[5:]
+    assert_same(after, whole)
+
+
+@kerases.one_will_do
+def test_a_larger_batch_trains_nothing_of_an_interrupted_epoch_again(keras, tmp_path):
+    """23 items: after one batch of 4, there are as many batches of 8 left as a whole epoch has."""
+    import tensorflow as tf
+
+    trained = []
+
+    class Noting(keras.Sequential):
+        def train_step(self, data):
+            tf.py_function(lambda x: trained.extend(x.numpy()[:, 0].tolist()), [data[0]], [])
+            return super().train_step(data)
+
+    def model():
+        return trainings.dense(keras, keras.optimizers.Adam(0.01), cls=Noting, metrics=["mae", target])
+
+    def target(y_true, y_pred):
+        return y_true[:, 0]
+
+    program(keras, tmp_path / "run", kill=1, model=model())
+    larger = Resumable(arrays(), batch_size=8, seed=5)
+    batches, history, _ = program(keras, tmp_path / "run", data=larger, model=model())
+    items = np.sort(arrays()[0][:, 0]).tolist()
+    for epoch in range(EPOCHS):
+        assert sorted(trained[epoch * ITEMS : (epoch + 1) * ITEMS]) == items, f"epoch {epoch}"
+    assert batches == [(epoch, batch) for epoch in range(EPOCHS) for batch in range(3)]
+    assert history.history["target"] == pytest.approx([arrays()[1].mean()] * EPOCHS, rel=1e-5), "the means go on"
+
+
+@pytest.mark.full
+def test_a_rest_that_fills_no_larger_batch_is_left_out_and_told(keras, tmp_path, caplog):
+    """Of 23 items 16 are trained, and 8 make a batch."""
+    program(keras, tmp_path / "run", kill=4, data=Resumable(arrays(), batch_size=4, seed=5, last="drop"))
+    larger = Resumable(arrays(), batch_size=8, seed=5, last="drop")
+    batches, history, _ = program(keras, tmp_path / "run", data=larger)
+    assert batches == [(epoch, batch) for epoch in range(1, EPOCHS) for batch in range(2)]
+    assert history.epoch == [1, 2, 3]
+    assert "epoch 1 ends with batch 4 of 5: what is left of it does not fill a batch of this job" in caplog.text
+
+
+@pytest.mark.full
+def test_data_that_the_program_has_moved_into_an_epoch_are_refused(keras, tmp_path):
+    """``Checkpoint`` says where they go on. Keras has counted the rest of an epoch as an epoch."""
+    data = Resumable(arrays(), batch_size=BATCH, seed=5)
+    data.begin(0, 16)
+    with pytest.raises(OptionError, match=r"whose epochs have 6 batches .* found a fit whose epochs have 2 batches"):
+        program(keras, tmp_path / "run", data=data)
 
 
 @pytest.mark.full
