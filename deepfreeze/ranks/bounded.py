@@ -20,7 +20,7 @@ from deepfreeze.ranks.wait import Patience, Wait, name_of_call
 @dataclass(frozen=True)
 class Message:
     """What one rank says in one call. ``who``, ``call``: see ``Patience`` and ``name_of_call``; ``at_work``: the rank still works on its
-    ``value``, which comes with a later message."""
+    ``value``, which comes with a later message; the ``call`` is then the one for which it works."""
 
     who: str
     call: str
@@ -73,10 +73,12 @@ class Bounded(ABC):
         return pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
 
     def _checked(self, mine: Message, found: Sequence[bytes | memoryview]) -> list[Message]:
-        """The messages in ``found``, the bytes of all ranks. ``WorldError`` unless they are of the call that ``mine`` is of."""
+        """The messages in ``found``, the bytes of all ranks. ``WorldError`` unless they are of the call that ``mine`` is of, or of
+        ranks at work."""
         messages = [pickle.loads(data) for data in found]
         for rank, theirs in enumerate(messages):
-            if (theirs.who, theirs.call) != (mine.who, mine.call):
+            # A rank at work may come to other calls before the one that it works for: those of a step that it traces.
+            if not theirs.at_work and (theirs.who, theirs.call) != (mine.who, mine.call):
                 raise self._other_call(mine, rank, f"{theirs.who} in {theirs.call}")
         return messages
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from deepfreeze.errors import WaitError, WorldError
-from deepfreeze.ranks import horovod_world, mpi_world
+from deepfreeze.ranks import bounded, horovod_world, mpi_world
 from deepfreeze.ranks.caller import Caller
 from deepfreeze.ranks.wait import Patience, Wait, name_of_call
 from deepfreeze.ranks.world import current, each, on_rank_0, together
@@ -272,6 +272,27 @@ def test_a_rank_at_work_speaks_of_the_same_call_as_those_that_wait(monkeypatch):
     assert len(sent) > 1 and [message.at_work for message in sent[-2:]] == [True, False]
     named = "test_bounded.test_a_rank_at_work_speaks_of_the_same_call_as_those_that_wait"
     assert {(message.who, message.call) for message in sent} == {("deepfreeze.Checkpoint", named)}
+
+
+def test_a_rank_at_work_may_come_to_other_calls_before_the_one_it_works_for(monkeypatch):
+    """The other rank traces a step slowly. This rank has come to a call that the trace makes."""
+    mine = "test_bounded.test_a_rank_at_work_may_come_to_other_calls_before_the_one_it_works_for"
+    others = [
+        bounded.Message("deepfreeze.Checkpoint", "input_position.prepare", at_work=True),
+        bounded.Message("deepfreeze.BroadcastState", mine, 7),
+    ]
+
+    def gather(data):
+        _, number = horovod_world._HEADER.unpack_from(data)
+        other = pickle.dumps(others.pop(0))
+        message = horovod_world._HEADER.pack(len(other), number) + other
+        return types.SimpleNamespace(numpy=lambda: np.concatenate([data, np.frombuffer(message, np.uint8)]))
+
+    monkeypatch.setattr(horovod_world, "caller", Caller())
+    monkeypatch.setattr(horovod_world, "_ops", lambda hvd: (gather, None))
+    hvd = types.SimpleNamespace(rank=lambda: 0, size=lambda: 2)
+    world = horovod_world.HorovodWorld(hvd, Patience("deepfreeze.BroadcastState", 30.0))
+    assert world.gather(5) == [5, 7]
 
 
 def test_a_stale_call_of_another_rank_is_no_answer(monkeypatch):
