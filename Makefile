@@ -58,7 +58,7 @@ wheel:  ## build a wheel for any Linux with glibc 2.28 and any Python, in dist/
 fuzz: setup  ## feed a million hostile inputs to each reader of files (10 minutes); ARGS="--seconds 60": a minute for each
 	@$(PYTHON) tools/fuzz.py $(ARGS)
 
-soak: setup  ## test with kills, faults and sanitizers for hours, and plot it (ARGS="--hours 0.1 --rounds 50": shorter)
+soak: setup  ## test with kills, faults and sanitizers for hours, and plot it (ARGS="--hours 0.1 --rounds 50": shorter; ARGS="--input": only the input)
 	@$(PYTHON) tools/soak.py $(ARGS)
 
 mutants: setup  ## change modules that write files, a little at a time, and see that tests notice (half an hour); MODULE=engine/upkeep.cc: another

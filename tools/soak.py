@@ -1,6 +1,6 @@
-"""`make soak`: does for hours what `make test` does for seconds. It kills ranks at random moments, saves checkpoints continuously under
-random faults, and trains with the engine built with sanitizers and with a model of 20,000 variables. Each part prints what it found; the
-last line is the verdict."""
+"""`make soak`: does for hours what `make test` does for seconds. It kills ranks at random moments, also of trainings that go on with other
+ranks and other batches, saves checkpoints continuously under random faults, and trains with the engine built with sanitizers and with a
+model of 20,000 variables. Each part prints what it found; the last line is the verdict."""
 
 import argparse
 import os
@@ -15,7 +15,9 @@ from analyse import SANITIZERS
 from project import BUILD, ROOT, VENV, Failure, environment, main, say
 
 RESULTS = BUILD / "soak"
-ROUNDS = 500  # kills of rank processes; real trainings get a tenth
+ROUNDS = 500  # kills of rank processes; real trainings get a tenth, and so does the attack on the input
+SEED = "DEEPFREEZE_TEST_SEED"  # which all parts read
+INPUT = "attack on the input"
 VARIABLES = 20_000
 PYTHON = VENV / "bin" / "python"
 STEPS, EVERY = 40, 2
@@ -34,6 +36,14 @@ def kills(test, rounds):
     def run():
         command = [PYTHON, "-m", "pytest", "-q", "-s", ROOT / "tests" / test]
         return step(f"{rounds} kills, {test}", command, environment(DEEPFREEZE_TEST_ROUNDS=rounds))
+
+    return run
+
+
+def kills_in_epochs(kills):
+    def run():
+        name = f"{kills} kills of trainings that go on inside of their epoch"
+        return step(name, [PYTHON, "-m", "tests.soak.attack", "--kills", kills], environment())
 
     return run
 
@@ -121,22 +131,33 @@ def sanitized():
 def soak():
     parser = argparse.ArgumentParser(prog="tools/soak.py", description=__doc__)
     parser.add_argument("--hours", type=float, default=2, help="of continuous checkpoints (default: 2)")
-    parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"kills of rank processes (default: {ROUNDS})")
+    rounds = f"kills of rank processes (default: {ROUNDS}); trainings, and the attack on the input, get a tenth"
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help=rounds)
     parser.add_argument("--json", type=Path, default=RESULTS / "soak.json", help="samples and verdict")
     parser.add_argument("--png", type=Path, default=RESULTS / "soak.png", help="the samples over time")
+    parser.add_argument("--seed", type=int, help="of everything that is drawn (default: another one each time)")
+    only = "only the attack on the input: is any item trained twice in an epoch?"
+    parser.add_argument("--input", action="store_true", help=only)
     args = parser.parse_args()
+    if args.seed is not None:
+        os.environ[SEED] = str(args.seed)
     if not PYTHON.exists():
         raise Failure("there is no .venv: run make setup")
+    trainings = max(1, args.rounds // 10)
     parts = {
         "kills of rank processes": kills("crash/test_random_kills.py", args.rounds),
-        "kills of real training": kills("horovod/test_kills.py", max(1, args.rounds // 10)),
+        "kills of real training": kills("horovod/test_kills.py", trainings),
+        INPUT: kills_in_epochs(trainings),
         "training under sanitizers": sanitized,
         "very many variables": many_variables,
         "continuous checkpoints": continuous(args.hours, args.json, args.png),
     }
+    if args.input:
+        parts = {INPUT: parts[INPUT]}
     begun = time.monotonic()
     failed = [name for name, part in parts.items() if not part()]
-    say(f"\n{(time.monotonic() - begun) / 60:.1f} minutes in all; samples in {args.json}, drawn in {args.png}")
+    samples = "" if args.input else f"; samples in {args.json}, drawn in {args.png}"
+    say(f"\n{(time.monotonic() - begun) / 60:.1f} minutes in all{samples}")
     if failed:
         raise Failure(f"these failed: {', '.join(failed)}; what they said stands above")
 
