@@ -55,7 +55,8 @@ class KerasInput:
         self._fit_begins_pass = False  # a ``fit`` has asked for what it asks before each of its passes
         self._passes = Passes()
         self._beside_is_told = False
-        self._shown: bool | None = None  # whether the batches at which Keras has looked had sample weights
+        # For each call of a model: whether the batches at which Keras has looked had sample weights. Those of ``predict`` never have.
+        self._shown: dict[str, bool] = {}
 
     @property  # type: ignore[misc]  # object's can also be set
     def __class__(self) -> type:
@@ -106,8 +107,9 @@ class KerasInput:
     def on_epoch_begin(self) -> None:
         """Keras 3 begins a pass."""
         frame = sys._getframe(1)
-        batches = self._batches(self._look_around(frame))
-        self._require_shown(batches)
+        use = self._look_around(frame)
+        batches = self._batches(use)
+        self._require_shown(batches, use)
         keras_calls.tell_length(frame, len(self._seen(batches)))
 
     def on_epoch_end(self) -> None:
@@ -118,8 +120,9 @@ class KerasInput:
         return batches.whole if self._counted else batches
 
     def _look(self, index: int, asker: FrameType) -> Any:
-        seen = self._seen(self._batches(self._look_around(asker)))
-        self._shown = seen.weighted
+        use = self._look_around(asker)
+        seen = self._seen(self._batches(use))
+        self._shown[use] = seen.weighted
         if not 0 <= index < len(seen):
             raise IndexError(index)
         return seen.make(index)
@@ -136,7 +139,7 @@ class KerasInput:
     def _begin(self, generator: FrameType) -> Pass:
         """Begins the pass of this ``generator``."""
         use = self._use_of(keras_calls.is_kerases(generator)) or self._told_beside()
-        self._require_shown(self._batches(use))
+        self._require_shown(self._batches(use), use)
         if use == FIT:
             self._passes.stop_training()
             self._fit_begins_pass = False
@@ -196,9 +199,10 @@ class KerasInput:
             )
         return call.name
 
-    def _require_shown(self, batches: Shown) -> None:
-        """``OptionError`` if the batches have sample weights, and those that Keras was shown had none."""
-        if batches.weighted and self._shown is False:
+    def _require_shown(self, batches: Shown, use: str) -> None:
+        """``OptionError`` if the ``batches`` of a pass have sample weights, and those that Keras was shown for this ``use`` had
+        none."""
+        if batches.weighted and self._shown.get(use) is False:
             raise OptionError(
                 where='Resumable(last="weighted")',
                 expected="batches without sample weights, as Keras was shown when fit began",

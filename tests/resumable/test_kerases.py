@@ -212,6 +212,14 @@ def test_a_fit_on_uneven_shares_has_weights_in_every_batch(keras):
     assert seen(model) == [item for epoch in (0, 1) for at in (4, 5, 12, 13, 20) for item in orders(epoch)[at : at + 1]]
 
 
+@kerases.one_will_do
+def test_predictions_within_a_fit_on_uneven_shares_do_not_end_it(keras, beside):
+    """Their batches have no weights, and those of the fit do."""
+    data, model = Resumable(numbers(), global_batch=8, seed=7, rank=2, ranks=4), recording(keras)
+    model.fit(data, epochs=2, verbose=0, callbacks=[beside(lambda model, batch: model.predict(data, verbose=0))])
+    assert len(seen(model)) == 10
+
+
 def test_weights_that_keras_was_not_shown_are_refused(keras):
     data, model = Resumable(numbers(24), 2, rank=0, ranks=4), recording(keras)
 
