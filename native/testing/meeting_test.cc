@@ -177,6 +177,15 @@ void AStepThatIsGivenUpForANewerOneHasNotFailed() {
   CHECK(!ranks.Exists(PartialName(1, Id{})) && !ranks.Exists(FailedStepName(1, Id{})));
 }
 
+// A rank that has nothing of the step yet answers all the same, so that what is told of it can go.
+void AStepThatIsGivenUpBeforeItHasBegunIsAnswered() {
+  Ranks ranks(2);
+  CHECK_OK(ranks.meetings[0]->Superseded(1, 2));
+  std::string why;
+  CHECK(ranks.Look(1, 1, &why) == Verdict::kSuperseded);
+  CHECK(ranks.Exists(Join(PartialName(1, Id{}), FailedName(1))));
+}
+
 // What a rank answers to rank 0 is no failure of its own, and an empty text is none where a newer step is committed.
 void NobodyTakesAnAnswerForAFailure() {
   for (const bool empty : {false, true}) {
@@ -275,6 +284,7 @@ int main() {
   AStepThatIsCommittedAfterANewerOneIsCommitted();
   OnlyWhatIsOnItsWayStays();
   AStepThatIsGivenUpForANewerOneHasNotFailed();
+  AStepThatIsGivenUpBeforeItHasBegunIsAnswered();
   NobodyTakesAnAnswerForAFailure();
   ATextThatCanNotBeReadSaysNothing();
   OnlyTheWholeTextTellsThatAStepIsSuperseded();
