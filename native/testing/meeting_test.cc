@@ -206,6 +206,26 @@ void NobodyTakesAnAnswerForAFailure() {
   }
 }
 
+// Without a text the commits of newer steps tell: none, and the step has failed; one that can't be looked at, and
+// nothing is known.
+void AnEmptyTextSaysWhatTheNewerStepsDo() {
+  Ranks ranks(2);
+  for (int64_t step = 1; step <= 2; ++step) ranks.SealAll(step);
+  CHECK_OK(ranks.meetings[0]->Failed(1, "no space"));
+  std::unique_ptr<File> file;
+  CHECK_OK(Env::Posix()->Open(Join(ranks.run.path(), FailedStepName(1, Id{})), OpenMode::kTruncate, &file));
+  std::string why;
+  CHECK(ranks.Look(1, 1, &why) == Verdict::kFailed);
+  ranks.CommitStep(2);
+  FaultEnv env(Env::Posix(), FaultsOf("fail=EIO:open:" + StepName(2) + "/manifest.json:1"), "");
+  DirMeeting meeting(&env, ranks.run.path(), Ranks::At(0, 1, 2));
+  for (const int64_t step : {1, 2}) meeting.SealedByAnother(step);
+  Verdict verdict = Verdict::kFailed;
+  CHECK(meeting.Look(1, &verdict, &why).transient() && verdict == Verdict::kPending);
+  CHECK_OK(meeting.Look(1, &verdict, &why));
+  CHECK(verdict == Verdict::kSuperseded);
+}
+
 // As long as the text can't be read nothing is known of the step.
 void ATextThatCanNotBeReadSaysNothing() {
   Ranks ranks(2);
@@ -286,6 +306,7 @@ int main() {
   AStepThatIsGivenUpForANewerOneHasNotFailed();
   AStepThatIsGivenUpBeforeItHasBegunIsAnswered();
   NobodyTakesAnAnswerForAFailure();
+  AnEmptyTextSaysWhatTheNewerStepsDo();
   ATextThatCanNotBeReadSaysNothing();
   OnlyTheWholeTextTellsThatAStepIsSuperseded();
   AStepThatIsNotThereYetIsNotTakenForACommittedOne();
