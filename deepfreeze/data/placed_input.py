@@ -6,6 +6,8 @@ import copy
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
+
 from deepfreeze import arguments
 from deepfreeze.data.dealing import Dealing
 from deepfreeze.data.keras_calls import FIT
@@ -14,7 +16,7 @@ from deepfreeze.data.passes import Pass
 from deepfreeze.data.standing import Place, Standing
 from deepfreeze.errors import CorruptError
 from deepfreeze.events.messages import to_logger
-from deepfreeze.format.strict_json import MAX_INT
+from deepfreeze.format.strict_json import MAX_INT, short
 from deepfreeze.notices import Notify
 
 
@@ -129,11 +131,15 @@ class PlacedInput(KerasInput):
             return self._state(self._standing.place(epoch, batches, self._dealing()))
 
     def _require_state(self, state: Mapping[str, Any], names: tuple[str, ...]) -> None:
-        """``CorruptError`` unless the ``state`` has values of all these ``names``."""
+        """``CorruptError`` unless the ``state`` has values of all these ``names``, each an integer of 63 bits, true or false, or a
+        list of such."""
+        expected, todo = f"the state of a {type(self).__name__}", "pass what state() or state_at() gave"
         if missing := [name for name in names if name not in state]:
-            expected = f"the state of a {type(self).__name__}, with {', '.join(names)}"
-            found, todo = f"none with {', '.join(missing)}", "pass what state() or state_at() gave"
-            raise CorruptError(where="state", expected=expected, found=found, todo=todo)
+            found = f"none with {', '.join(missing)}"
+            raise CorruptError(where="state", expected=f"{expected}, with {', '.join(names)}", found=found, todo=todo)
+        if wrong := [name for name in names if not _holds_counts(state[name])]:
+            found = f"{wrong[0]} {short(state[wrong[0]])}"
+            raise CorruptError(where="state", expected=f"{expected}, of numbers from 0 on", found=found, todo=todo)
 
     def __iter__(self) -> Iterator[Any]:
         """A pass that trains: the batches of the next epoch, or of what is left of the interrupted one. While ``fit`` goes over the data
@@ -151,3 +157,9 @@ class PlacedInput(KerasInput):
     def _shown_to(self, use: str) -> Pass:
         """Begins a pass that trains nothing."""
         raise NotImplementedError
+
+
+def _holds_counts(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return all(map(_holds_counts, value))
+    return isinstance(value, (int, np.integer)) and 0 <= int(value) <= MAX_INT

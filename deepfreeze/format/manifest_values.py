@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from deepfreeze.format.strict_json import is_printable
+from deepfreeze.format.strict_json import MAX_INT, is_printable, shown
 
 POSITION = "position"  # where in the program's fits the checkpoint lies: ``format/position``
 LOGS = "logs"  # Keras's logs of the last epoch that had ended: {"epoch": 3, "step": 90, "values": {"loss": 0.5}}
@@ -28,7 +28,7 @@ def logs_of(epoch: int, step: int, logs: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in list(logs.items())[:_MOST_LOGS]:
         try:
             number = float(value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             continue
         found[str(name)[:_LONGEST]] = number if math.isfinite(number) else str(number)
     return {"epoch": epoch, "step": step, "values": found}
@@ -41,7 +41,9 @@ def measured_at(values: Mapping[str, Any], step: int) -> tuple[int, Mapping[str,
     if not isinstance(logs, dict) or not isinstance(logs.get("values"), dict):
         return None
     epoch, ended = logs.get("epoch"), logs.get("step")
-    return (epoch, logs["values"]) if type(epoch) is int and type(ended) is int and ended == step else None
+    if type(epoch) is not int or not 0 <= epoch <= MAX_INT or type(ended) is not int:
+        return None
+    return (epoch, logs["values"]) if ended == step else None
 
 
 def text_of_logs(values: Mapping[str, Any]) -> str:
@@ -52,7 +54,7 @@ def text_of_logs(values: Mapping[str, Any]) -> str:
     if not isinstance(logs, dict) or not isinstance(numbers, dict) or type(logs.get("epoch")) is not int:
         return ""
     known = ((name, value) for name, value in numbers.items() if is_printable(name))
-    parts = [f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}" for name, value in known]
+    parts = [f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {shown(value)}" for name, value in known]
     return f"epoch {logs['epoch']}: {', '.join(parts)}" if parts else f"epoch {logs['epoch']}"
 
 
@@ -61,13 +63,7 @@ def facts_of(values: Mapping[str, Any]) -> list[tuple[str, str]]:
     show it, and else, as all other values, as JSON."""
     metadata = values.get(METADATA)
     facts = metadata.items() if isinstance(metadata, dict) else ()
-    return [(_shown(name), _shown(value)) for name, value in facts]
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, str) and is_printable(value):
-        return value
-    return json.dumps(value)
+    return [(shown(name), shown(value)) for name, value in facts]
 
 
 def encode(values: Mapping[str, Any]) -> bytes:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from deepfreeze.format.sealed_json import KEY, seal, unseal
-from deepfreeze.format.strict_json import Fields, is_printable
+from deepfreeze.format.strict_json import Fields, is_printable, short
 
 FORMAT = 1
 MAX_MARKS = 64 << 20  # bytes, enough for a hundred thousand checkpoints: a bound on what a reader allocates
@@ -76,11 +76,10 @@ def _mark(fields: Fields) -> Mark:
     diverged = given["diverged"]
     if not isinstance(diverged, bool):
         raise fields.error("diverged to be true or false", repr(diverged)[:80])
-    metrics = fields.child("metrics").plain() if "metrics" in given else {}
-    for name, value in metrics.items():
-        number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-        if not is_printable(name) or not number:
-            raise fields.error("metrics to be finite numbers by printable names", f"{name!r}: {value!r}"[:80])
+    metrics = fields.child("metrics") if "metrics" in given else Fields({}, fields.where)
+    for name in metrics.plain():
+        if not is_printable(name):
+            raise fields.error("metrics with printable names", short(name))
     return Mark(
         step=fields.integer("step"),
         attempt=fields.hexadecimal("attempt", 32),
@@ -88,7 +87,7 @@ def _mark(fields: Fields) -> Mark:
         diverged=diverged,
         epoch=fields.integer("epoch") if "epoch" in given else None,
         measured=fields.integer("measured") if "measured" in given else None,
-        metrics={name: float(value) for name, value in metrics.items()},
+        metrics={name: metrics.number(name) for name in metrics.plain()},
         reason=fields.text("reason") if "reason" in given else "",
     )
 

@@ -31,8 +31,8 @@ def encode(values: Mapping[str, bytes]) -> bytes:
     return b"".join(parts)
 
 
-def decode(section: bytes, where: object) -> dict[str, bytes]:
-    """The values by name. CorruptError (at ``where``) unless ``encode`` would give exactly ``section``."""
+def decode(section: bytes | memoryview, where: object) -> dict[str, bytes]:
+    """The values by name, as copies. CorruptError (at ``where``) unless ``encode`` would give exactly ``section``."""
     values: dict[str, bytes] = {}
     at, before = 0, b""
     while at < len(section):

@@ -100,7 +100,7 @@ class Record:
             extents=extents,
             private=bytes(data[end:private_end]),
             checksums=np.frombuffer(bytes(data[private_end : end + private_size]), "<u4"),
-            values=named_values.decode(data[end + private_size : -4], where),
+            values=named_values.decode(memoryview(data)[end + private_size : -4], where),
             values_size=values_size,
             size=size,
             crc32c=crc,
@@ -205,7 +205,8 @@ def _check_prefix(data: bytes, magic: bytes, where: object) -> tuple[int, int, i
         raise _error(where, f"a file that begins with {magic!r}", f"{found!r}")
     # The checksum is compared before the version, so that a damaged version number does not pass for a newer format. Its place is
     # the same in every version.
-    crc, actual = int.from_bytes(data[-4:], "little"), crc32c.value(bytes(data[:-4]))
+    # A view: a copy of a record may have 256 MiB.
+    crc, actual = int.from_bytes(data[-4:], "little"), crc32c.value(np.frombuffer(data, np.uint8)[:-4])
     if crc != actual:
         raise _error(where, f"CRC32C {crc:08x}", f"{actual:08x}")
     if version not in (FIRST, VERSION):

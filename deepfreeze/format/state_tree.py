@@ -15,13 +15,15 @@ from typing import Any
 import numpy as np
 
 from deepfreeze.errors import CorruptError, OptionError
-from deepfreeze.format.strict_json import DAMAGED
-from deepfreeze.format.tensors import DTYPES, numpy_dtype
+from deepfreeze.format.strict_json import DAMAGED, MAX_DIGITS, parse_json, short
+from deepfreeze.format.tensors import DTYPES, numpy_dtype, shape_of
 
 _LENGTH = 8  # bytes of the header's length
 _MAX_HEADER = 64 << 20  # bytes; parsed JSON takes many times its length in memory
 _QUOTED = 60  # characters of a user's value or key that a message quotes
 _MAX_DEPTH = 50  # levels of a tree; Python's own limit of recursion is not far above
+_MAX_DIMS = 64  # of an array: numpy's own limit
+_TOO_LONG = 10**MAX_DIGITS  # for an integer of a tree
 _KINDS = frozenset({"array", "bytes", "tuple", "dict", "float"})
 
 
@@ -29,7 +31,8 @@ def encode(tree: Any, where: str) -> bytes:
     """The bytes of a tree of None, bool, int, float, str, bytes, list, tuple, dict (with str or int keys), and arrays. An array is
     any object that numpy makes an array of numbers of, a tensor for example. ``where``: what messages call the tree.
 
-    ``OptionError`` for a value of another type, naming its place in the tree, and for a header of more than 64 MiB."""
+    ``OptionError`` for a value of another type and for an integer of more than 4300 digits, naming its place in the tree; and for a header
+    of more than 64 MiB."""
     payloads: list[bytes] = []
     header = json.dumps(_plain(tree, where, payloads, 0), separators=(",", ":"), allow_nan=False).encode()
     if len(header) > _MAX_HEADER:
@@ -47,7 +50,7 @@ def decode(data: bytes, where: object) -> Any:
     if len(data) < _LENGTH or end > len(data) or header_size > _MAX_HEADER:
         raise _corrupt(where, f"a header of {header_size} bytes in {len(data)} bytes")
     try:
-        return _Decoder(data, end, where).value(json.loads(data[_LENGTH:end]), 0)
+        return _Decoder(data, end, where).value(parse_json(data[_LENGTH:end]), 0)
     except (ValueError, TypeError, RecursionError) as error:
         raise _corrupt(where, str(error)[:_QUOTED] or type(error).__name__) from None
 
@@ -56,7 +59,9 @@ def _plain(value: Any, where: str, payloads: list[bytes], depth: int) -> Any:
     """The value as it stands in the header; the bytes of its arrays are appended to ``payloads``."""
     if depth > _MAX_DEPTH:
         raise _unfit(where, f"more than {_MAX_DEPTH} levels")
-    if value is None or type(value) in (bool, int, str):
+    if type(value) is int:
+        return _readable(value, where)
+    if value is None or type(value) in (bool, str):
         return value
     if type(value) is float:
         return value if math.isfinite(value) else {"float": str(value)}
@@ -81,7 +86,14 @@ def _plain(value: Any, where: str, payloads: list[bytes], depth: int) -> Any:
 def _key(key: Any, where: str) -> Any:
     if type(key) not in (str, int):
         raise _unfit(where, f"a key that is a {type(key).__name__}")
-    return key
+    return _readable(key, where) if type(key) is int else key
+
+
+def _readable(number: int, where: str) -> int:
+    """The number, if ``decode`` takes as many digits."""
+    if not -_TOO_LONG < number < _TOO_LONG:
+        raise _unfit(where, f"an integer of more than {MAX_DIGITS} digits")
+    return number
 
 
 class _Decoder:
@@ -110,15 +122,16 @@ class _Decoder:
             return {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}[_one_of(inner, ("nan", "inf", "-inf"))]
         if kind == "bytes":
             return self._take(inner)
-        name, shape = _pair(inner)
+        name, dimensions = _pair(inner)
         dtype = numpy_dtype(_one_of(name, DTYPES)).newbyteorder("<")
-        if any(type(n) is not int or n < 0 for n in _list(shape)):
-            raise ValueError("a shape that is not a list of whole numbers")
+        shape = shape_of(dimensions, _MAX_DIMS)
+        if shape is None:
+            raise ValueError(f"a shape that is no list of at most {_MAX_DIMS} sizes")
         return np.frombuffer(self._take(math.prod(shape) * dtype.itemsize), dtype).reshape(shape).copy()
 
     def _take(self, nbytes: Any) -> bytes:
         if type(nbytes) is not int or not 0 <= nbytes <= len(self._data) - self._at:
-            raise ValueError(f"{nbytes} bytes where {len(self._data) - self._at} are left")
+            raise ValueError(f"{short(nbytes)} bytes where {len(self._data) - self._at} are left")
         self._at += nbytes
         return self._data[self._at - nbytes : self._at]
 

@@ -13,6 +13,9 @@ from typing import Any, NoReturn
 from deepfreeze.errors import CorruptError, NewerError
 
 MAX_INT = 2**63 - 1
+# The most digits of an integer: CPython's own limit, which CPython before 3.10.7 lacks and any program may lift. Reading a longer one takes
+# quadratic time.
+MAX_DIGITS = 4300
 _MAX_FLOAT = sys.float_info.max
 _TIME = re.compile(r"[1-9][0-9]{3}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z\Z")
 _CRC = re.compile(r"[0-9a-f]{8}\Z")
@@ -28,13 +31,26 @@ def is_printable(text: str) -> bool:
     return bool(text) and not _UNPRINTABLE.search(text)
 
 
+def parse_json(data: str | bytes, **hooks: Any) -> Any:
+    """The value in a JSON text of a file that anybody may have written, as plain Python values. ``hooks``: those of ``json.loads``.
+    ValueError for anything else, also for an integer of more than ``MAX_DIGITS`` digits; RecursionError for deep nesting."""
+    return json.loads(data, parse_int=_integer, **hooks)
+
+
+def _integer(digits: str) -> int:
+    number = len(digits.removeprefix("-"))
+    if number > MAX_DIGITS:
+        raise ValueError(f"an integer of {number} digits")
+    return int(digits)
+
+
 def parse_object(data: bytes, where: object, todo: str = DAMAGED) -> dict[str, Any]:
     """The JSON object in ``data``. CorruptError on anything else: NaN, repeated keys, invalid UTF-8, deep nesting. ``todo``: the advice in
     the error."""
     try:
-        value = json.loads(data.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_refuse)
+        value = parse_json(data.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
-        # ValueError is also raised for bytes that are not UTF-8, and for integers of more digits than Python reads.
+        # ValueError is also raised for bytes that are not UTF-8.
         text = str(error) or "nesting too deep"
         raise CorruptError(where=where, expected="a JSON object in UTF-8", found=text, todo=todo) from None
     if not isinstance(value, dict):
@@ -162,6 +178,16 @@ def _is_time(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def shown(value: object) -> str:
+    """A value of a file as text for a terminal: text that ``is_printable`` as it is, all else as JSON."""
+    if isinstance(value, str) and is_printable(value):
+        return value
+    try:
+        return json.dumps(value)
+    except RecursionError:
+        return short(value)
 
 
 def short(value: object) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 from deepfreeze.errors import CorruptError, StructureError
 from deepfreeze.format import names
 from deepfreeze.format.strict_json import DAMAGED, MAX_INT, Fields, is_printable, parse_object, short
-from deepfreeze.format.tensors import DTYPES, PER_RANK, REPLICATED, ROLES, TensorSpec
+from deepfreeze.format.tensors import DTYPES, PER_RANK, REPLICATED, ROLES, TensorSpec, shape_of
 
 FORMAT = 2
 FIRST = 1  # the format without named values: read, and never written
@@ -241,14 +241,15 @@ def _order(tensor: Placed) -> tuple[bool, int, str]:
 
 def _placed(fields: Fields) -> Placed:
     fields.keys("dtype", "name", "nbytes", "offset", "path", "role", "shape")
-    shape = fields.items("shape")
-    if len(shape) > _MAX_DIMS or any(type(n) is not int or not 0 <= n <= MAX_INT for n in shape):
-        found = ", ".join(map(short, shape[:_MAX_DIMS]))
+    given = fields.items("shape")
+    shape = shape_of(given, _MAX_DIMS)
+    if shape is None:
+        found = ", ".join(map(short, given[:_MAX_DIMS]))
         raise fields.error(f"a shape of at most {_MAX_DIMS} integers from 0 to {MAX_INT}", found[:200])
     spec = TensorSpec(
         name=fields.text("name"),
         dtype=fields.one_of("dtype", DTYPES),
-        shape=tuple(shape),
+        shape=shape,
         role=fields.one_of("role", ROLES),
     )
     return Placed(spec=spec, path=fields.text("path"), offset=fields.integer("offset"))

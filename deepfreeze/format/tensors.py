@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from deepfreeze.format.strict_json import MAX_INT
+
 # The roles of a tensor.
 # The same on every rank after each step (trainable weights, optimizer variables). Each rank saves a shard of it.
 REPLICATED = "replicated"
@@ -24,6 +26,16 @@ DTYPES = (
     *("bfloat16", "float16", "float32", "float64", "complex64", "complex128"),
 )
 BFLOAT16 = "bfloat16"
+
+
+def shape_of(value: object, most: int) -> tuple[int, ...] | None:
+    """A value of a file as a shape: a list of at most ``most`` integers from 0 to 2**63 - 1. None for anything else.
+
+    To be asked before dimensions are multiplied. Then a product has at most ``most`` factors of 19 digits; that of all the long integers
+    which a file of some MB can hold takes minutes."""
+    if not isinstance(value, list) or len(value) > most:
+        return None
+    return tuple(value) if all(type(n) is int and 0 <= n <= MAX_INT for n in value) else None
 
 
 def numpy_dtype(name: str) -> np.dtype:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from deepfreeze.format.strict_json import is_printable
+from deepfreeze.format.strict_json import MAX_INT, is_printable
 
 VOCABULARIES = "vocabularies"
 
@@ -54,7 +54,9 @@ def of_values(values: Mapping[str, Any]) -> list[Vocabulary]:
         layer, words, digest = (
             (item.get(key) for key in ("layer", "words", "hash")) if isinstance(item, dict) else (None,) * 3
         )
-        if isinstance(layer, str) and is_printable(layer) and type(words) is int and isinstance(digest, str):
+        if not isinstance(layer, str) or not is_printable(layer) or not isinstance(digest, str):
+            continue
+        if type(words) is int and 0 <= words <= MAX_INT:
             found.append(Vocabulary(layer, words, digest))
     return found
 

@@ -3,6 +3,7 @@ Each rank saves its own, as a named value of its record. They may have another s
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -150,8 +151,8 @@ class Attachments:
             if new_rank is None:
                 self._generators.set(states)
             else:
-                data = saved.by_rank[0]
-                entropy = np.frombuffer(data[: len(data) // 4 * 4], "<u4").tolist()
+                # A hash of them: as a list of integers they would take many times their size.
+                entropy = np.frombuffer(hashlib.sha256(saved.by_rank[0]).digest(), "<u4").tolist()
                 self._generators.seed(np.random.SeedSequence(entropy, spawn_key=(new_rank,)))
         except (KeyError, TypeError, ValueError) as error:
             expected = "states of random number generators"

@@ -270,7 +270,7 @@ def finite(values: Mapping[str, Any]) -> dict[str, float]:
     for name, value in values.items():
         try:
             number = float(value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):  # the last for an integer that no float has
             continue
         if isinstance(name, str) and is_printable(name) and math.isfinite(number):
             found[name] = number

@@ -12,11 +12,21 @@ from deepfreeze.training.options import Options
 
 
 def test_the_logs_of_an_epoch_are_numbers_whatever_keras_gives():
-    logs = {"loss": np.float32(0.5), "mae": 0.123456, "lost": float("nan"), "note": "text", "history": [1, 2]}
+    logs = {
+        "loss": np.float32(0.5),
+        "mae": 0.123456,
+        "lost": float("nan"),
+        "note": "text",
+        "history": [1, 2],
+        "huge": 10**400,
+    }
     values = json.loads(encode({"logs": logs_of(3, 90, logs)}))
     assert values == {"logs": {"epoch": 3, "step": 90, "values": {"loss": 0.5, "mae": 0.123456, "lost": "nan"}}}
     assert text_of_logs(values) == "epoch 3: loss 0.5, lost nan, mae 0.1235"
     assert text_of_logs({"logs": logs_of(1, 30, {})}) == "epoch 1"
+    hostile = {"a": "\x1b[2J", "b": 10**400, "c": ["\x1b"], "\x1b": 1}
+    shown = text_of_logs({"logs": {"epoch": 1, "values": hostile}})
+    assert shown == f'epoch 1: a "\\u001b[2J", b {10**400}, c ["\\u001b"]'
     many = {f"{number:0200}": 1.0 for number in range(1000)}
     assert len(encode({"logs": logs_of(3, 90, many)})) < MAX_BYTES // 2
 

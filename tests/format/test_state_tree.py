@@ -3,12 +3,14 @@
 import contextlib
 import math
 import struct
+import sys
 
 import numpy as np
 import pytest
 
 from deepfreeze.errors import CorruptError, OptionError
 from deepfreeze.format import state_tree
+from tests.support import products
 from tests.support.seed import SEED
 
 TREE = {
@@ -109,12 +111,61 @@ def header(text):
         header(b"[" * 100_000),
         header(b"[" * 60 + b"]" * 60),
         header(b'{"array":["int8",[' + b"1," * 70 + b"1]]}") + b"\0",
+        header(b'{"array":["int8",[0,1' + b"0" * 30 + b"]]}"),
+        header(b"1" + b"0" * 4300),
+        header(b"[-1" + b"0" * 4300 + b"]"),
     ],
 )
 def test_hostile_bytes_are_refused_without_quoting_them_all(data):
     with pytest.raises(CorruptError) as caught:
         state_tree.decode(data, "there")
     assert len(str(caught.value)) < 500
+
+
+LONG = "9" * 4000
+
+
+@pytest.mark.parametrize(
+    ("shape", "most"),
+    [
+        (f"[{','.join([LONG] * 30)}]", 0),
+        (f"[2,{2**63}]", 0),
+        (f"[{','.join(['1'] * 65)}]", 0),
+        (f"[{','.join([str(2**62)] * 64)}]", 64),
+        ("[2,3]", 2),
+    ],
+    ids=["long", "64-bits", "dimensions", "large", "right"],
+)
+def test_only_sizes_of_63_bits_are_multiplied(shape, most):
+    """A tree of a few MB with thousands of integers of thousands of digits as a shape took minutes."""
+    data = header(f'{{"array":["int8",{shape}]}}'.encode()) + b"abcdef"
+    with products.counted() as multiplied, contextlib.nullcontext() if most == 2 else pytest.raises(CorruptError):
+        assert state_tree.decode(data, "there").shape == (2, 3)
+    multiplied.check()
+    assert multiplied.count == most
+
+
+@pytest.mark.parametrize("where", ["value", "key"])
+def test_an_integer_that_could_not_be_read_back_is_not_written(where):
+    def tree(number):
+        return [number] if where == "value" else {number: 1}
+
+    for number in (10**4300 - 1, 1 - 10**4300):
+        assert state_tree.decode(state_tree.encode(tree(number), "here"), "there") == tree(number)
+        with pytest.raises(OptionError, match="an integer of more than 4300 digits"):
+            state_tree.encode(tree(number + (1 if number > 0 else -1)), "here")
+
+
+def test_how_many_digits_are_read_does_not_depend_on_the_program():
+    """A program may lift the limit that Python has of its own."""
+    before = sys.get_int_max_str_digits()
+    sys.set_int_max_str_digits(0)
+    try:
+        with pytest.raises(CorruptError, match="an integer of 5000 digits"):
+            state_tree.decode(header(b"-" + b"9" * 5000), "there")
+        assert state_tree.decode(header(b"-" + b"9" * 4300), "there") == 1 - 10**4300
+    finally:
+        sys.set_int_max_str_digits(before)
 
 
 def test_values_that_take_too_much_memory_to_parse_are_refused(monkeypatch):

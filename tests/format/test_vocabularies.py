@@ -31,7 +31,11 @@ def test_vocabularies_come_back_from_a_structure_s_file():
 
 
 @pytest.mark.parametrize(
-    "value", [None, {}, "text", 3, [None], [[]], [{}], [{"layer": "a", "words": "2", "hash": "b"}], [{"layer": ""}]]
+    "value",
+    [
+        *(None, {}, "text", 3, [None], [[]], [{}], [{"layer": "a", "words": "2", "hash": "b"}], [{"layer": ""}]),
+        *([{"layer": "a", "words": words, "hash": "b"}] for words in (-1, 2**63)),
+    ],
 )
 def test_a_form_that_this_version_does_not_know_is_no_vocabulary(value):
     assert of_values({VOCABULARIES: value}) == []

@@ -326,6 +326,11 @@ def test_a_state_of_another_source_or_order_is_refused(other, message):
 def test_a_state_that_is_none_is_refused():
     with pytest.raises(CorruptError, match=r"expected the state of a Resumable, with seed.*none with items"):
         Resumable(numbers(100), 10).set_state({"seed": 0, "shuffle": True, "epoch": 1, "length": 100, "fingerprint": 5})
+    state = Resumable(numbers(100), 10).state_at(3, 4)
+    for wrong in (-1, 2**63, 10**400, 1.5, "7", None, [[-1]]):
+        with pytest.raises(CorruptError, match="expected the state of a Resumable, of numbers from 0 on; found items "):
+            Resumable(numbers(100), 10).set_state({**state, "items": wrong})
+    Resumable(numbers(100), 10).set_state({**state, "epoch": np.int64(3)})
 
 
 @pytest.mark.parametrize(

@@ -96,6 +96,8 @@ def test_states_of_other_pipelines_are_refused():
         Skipping(of_epoch).set_state({**state, "ranks": 4})
     with pytest.raises(CorruptError, match="none with seen"):
         Skipping(of_epoch).set_state({name: value for name, value in state.items() if name != "seen"})
+    with pytest.raises(CorruptError, match="found seen a list of 1"):
+        Skipping(of_epoch).set_state({**state, "seen": [[0, 2**63, 5]]})
 
 
 def test_wrong_sources_are_refused():

@@ -237,7 +237,11 @@ def test_a_dead_jobs_checkpoint_has_the_metrics_of_its_epochs_end(run):
     files.write_checkpoint(run.path, 10, files.sample(version=2), said={"logs": logs})
     files.write_checkpoint(run.path, 12, files.sample(version=2), said={"logs": logs})  # in the epoch after
     files.write_checkpoint(run.path, 14, files.sample(version=2), said={"logs": {"epoch": 3, "values": {"loss": 0.1}}})
-    assert of(Marks.read(run, to_logger)) == {10: (3, 10, {"loss": 0.25})}
+    # Numbers that no float and no marks.json could hold.
+    for step, epoch in ((16, 3), (18, 2**63), (20, -1)):
+        logs = {"epoch": epoch, "step": step, "values": {"loss": 10**400, "mae": 0.5}}
+        files.write_checkpoint(run.path, step, files.sample(version=2), said={"logs": logs})
+    assert of(Marks.read(run, to_logger)) == {10: (3, 10, {"loss": 0.25}), 16: (3, 16, {"mae": 0.5})}
 
 
 def test_a_step_that_another_attempt_has_made_anew_has_no_old_metrics(run):
@@ -320,6 +324,8 @@ def test_the_files_bytes_are_read_as_they_were_written():
      ("checkpoints", [{"step": 1, "attempt": "0" * 32, "time": 1, "diverged": 0}]),
      ("checkpoints", [{"step": 1, "attempt": "0" * 32, "time": 1, "diverged": False, "metrics": {"a": True}}]),
      ("checkpoints", [{"step": 1, "attempt": "0" * 32, "time": 1, "diverged": False, "metrics": {"\n": 1.0}}]),
+     ("checkpoints", [{"step": 1, "attempt": "0" * 32, "time": 1, "diverged": False, "metrics": {"a": 10**400}}]),
+     ("checkpoints", [{"step": 1, "attempt": "0" * 32, "time": 1, "diverged": False, "metrics": None}]),
      ("checkpoints", [{"step": 1, "attempt": "0" * 32, "time": 1, "diverged": False, "more": 1}])],
 )  # fmt: skip
 def test_a_file_with_wrong_values_is_damaged(key, value):
@@ -329,7 +335,8 @@ def test_a_file_with_wrong_values_is_damaged(key, value):
 
 
 def test_what_is_no_finite_number_is_no_metric():
-    assert finite({"a": 1, "b": "x", "c": float("inf"), "d\n": 1, "e": None, "f": "2.5"}) == {"a": 1.0, "f": 2.5}
+    values = {"a": 1, "b": "x", "c": float("inf"), "d\n": 1, "e": None, "f": "2.5", "g": 10**400}
+    assert finite(values) == {"a": 1.0, "f": 2.5}
 
 
 class Bad:
