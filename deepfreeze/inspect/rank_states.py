@@ -13,7 +13,7 @@ from deepfreeze.format.attachment_tree import DATA, EPOCH
 from deepfreeze.format.named_values import ATTACHMENTS
 from deepfreeze.store.catalog import use
 from deepfreeze.store.run import Run
-from deepfreeze.thaw.rank_records import file_of, read_records
+from deepfreeze.thaw.rank_records import each_record, file_of
 from deepfreeze.thaw.read import split_private
 
 EXTRA, RNG, SEED = "extra", "rng", "seed"
@@ -50,7 +50,7 @@ def saved_states(run: str | os.PathLike[str], step: int) -> list[States]:
         manifest = opened.manifest(number)
         structure = opened.structure(manifest.structure)
         found = []
-        for rank, record in enumerate(read_records(opened, manifest)):
+        for rank, record in enumerate(each_record(opened, manifest)):
             where = opened.step_path(number) / file_of(manifest, rank)
             private = split_private(structure, record.private, where)
             states: States = {(SEED, name): value.tobytes() for name, value in private.items()}

@@ -23,7 +23,7 @@ from deepfreeze.store.ranges import Ranges
 from deepfreeze.store.run import Run
 from deepfreeze.store.writable_run import WritableRun
 from deepfreeze.thaw.extent_table import merge, uncovered
-from deepfreeze.thaw.rank_records import file_of, read_records
+from deepfreeze.thaw.rank_records import each_record, file_of
 
 # Called with (bytes done so far, bytes to do in all), from the thread of the caller.
 OnProgress = Callable[[int, int], None]
@@ -139,11 +139,11 @@ class _Check:
                 file = names.structure_file(manifest.structure)
                 self._add(file, "file size", str(manifest.file_size), str(structure.file_size), own=False)
         self._config(manifest.attempt)
-        records = self._records(manifest, structure)
-        extents = merge(records)
+        of_ranks = self._records(manifest, structure)
+        extents = merge(of_ranks)
         # Without a record that could not be read, its ranges of the file look as if no record had them. That is no damage of its own: the
         # record's is counted already.
-        all_read = len(records) == manifest.world_size
+        all_read = len(of_ranks) == manifest.world_size
         for kind, offset, nbytes in uncovered(extents, manifest.file_size):
             found = "no record has them" if kind == "missing" else "two records have them"
             self._add(
@@ -167,14 +167,13 @@ class _Check:
             # Not ``own``: the checkpoint can be restored all the same.
             self._add(name, "the whole file", "no such file in a checkpoint", "it is there", own=False)
 
-    def _records(self, manifest: Manifest, structure: Structure | None) -> list[Record]:
-        """Checks all records and returns those that could be read."""
+    def _records(self, manifest: Manifest, structure: Structure | None) -> list[np.ndarray]:
+        """Checks all records, one after the other, and returns the extents of each that could be read."""
 
         def report(rank: int | None, error: Error) -> None:
             self._report("what all ranks wrote" if rank is None else f"what rank {rank} wrote", error)
 
-        records = read_records(self.run, manifest, on_error=report)
-        for record in records:
+        def check(record: Record) -> np.ndarray:
             file = file_of(manifest, record.identity.rank)
             self.nbytes += record.size
             self.files += not manifest.gathered
@@ -184,8 +183,11 @@ class _Check:
             if structure is not None and len(record.checksums) not in (0, len(structure.replicated)):
                 expected = f"{len(structure.replicated)} checksums of replicated tensors, or none"
                 self._add(file, "replica checksums", expected, str(len(record.checksums)))
-        self.files += bool(records) and manifest.gathered
-        return records
+            return record.extents
+
+        extents = list(map(check, each_record(self.run, manifest, on_error=report)))
+        self.files += bool(extents) and manifest.gathered
+        return extents
 
     def _model(self, manifest: Manifest, structure: Structure | None, extents: np.ndarray) -> None:
         """Checks the model file against ``extents`` (dtype ``format.record.EXTENT``)."""

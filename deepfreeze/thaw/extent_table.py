@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from deepfreeze.format.record import EXTENT, Record
 from deepfreeze.format.strict_json import DAMAGED
 from deepfreeze.format.structure import Structure
 from deepfreeze.store.run import Run
-from deepfreeze.thaw.rank_records import read_records
+from deepfreeze.thaw.rank_records import each_record
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,21 +40,27 @@ class ExtentTable:
         folder = run.step_path(step)
         if structure.file_size != manifest.file_size:
             raise _error(folder, f"{manifest.file_size} bytes (manifest)", f"{structure.file_size} (structure)")
-        records = read_records(run, manifest)
-        extents = merge(records)
+        # Only the needed part of each record is kept: it may have attachments of hundreds of MiB.
+        kept = list(map(_extents_and_private, each_record(run, manifest)))
+        extents = merge(of_rank for of_rank, _ in kept)
         for kind, offset, nbytes in uncovered(extents, manifest.file_size)[:1]:
             expected, found = "records that cover every byte once", f"bytes {offset} to {offset + nbytes} {kind}"
             raise _error(folder, expected, found)
-        return cls(manifest, structure, extents, records[0].private)
+        return cls(manifest, structure, extents, kept[0][1])
+
+
+def _extents_and_private(record: Record) -> tuple[np.ndarray, bytes]:
+    """The record's extents, and the bytes of its per-rank tensors if it is rank 0's."""
+    return record.extents, record.private if record.identity.rank == 0 else b""
 
 
 def _error(folder: Path, expected: str, found: str) -> CorruptError:
     return CorruptError(where=folder / names.MODEL_FILE, expected=expected, found=found, todo=DAMAGED)
 
 
-def merge(records: list[Record]) -> np.ndarray:
-    """The extents of all records, dtype ``EXTENT``, sorted by offset."""
-    merged = np.concatenate([record.extents for record in records]) if records else np.empty(0, EXTENT)
+def merge(extents: Iterable[np.ndarray]) -> np.ndarray:
+    """The extents of several records (each dtype ``EXTENT``) as one array, sorted by offset."""
+    merged = np.concatenate([np.empty(0, EXTENT), *extents])
     return merged[np.argsort(merged["offset"], kind="stable")]
 
 

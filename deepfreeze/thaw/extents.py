@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
+from typing import Protocol
 
 import numpy as np
 
@@ -31,10 +32,26 @@ _MOST_THREADS = 4  # more gained nothing
 Checksum = Callable[[int, np.ndarray], int]
 
 
+class Stretch(Protocol):
+    """A part of a file that is to be read and checked. ``name``: of its tensor, for messages; ``end``: offset of the first byte behind
+    it."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def offset(self) -> int: ...
+
+    @property
+    def end(self) -> int: ...
+
+    def take(self, data: np.ndarray, offset: int) -> None:
+        """Is given bytes of the file, uint8, from ``offset`` on, of which any may lie in the part. They are another's after the call."""
+
+
 @dataclass(frozen=True, eq=False)
 class Landing:
-    """Where a part of the file is wanted in memory. ``data``: uint8, shape ``(nbytes,)``, is to become the file's bytes from ``offset``
-    on; ``name``: of the tensor, for messages."""
+    """A part that is wanted in memory. ``data``: uint8, shape ``(nbytes,)``, is to become the file's bytes from ``offset`` on."""
 
     name: str
     offset: int
@@ -42,20 +59,40 @@ class Landing:
 
     @property
     def end(self) -> int:
-        """Offset of the first byte behind it."""
         return self.offset + len(self.data)
+
+    def take(self, data: np.ndarray, offset: int) -> None:
+        low, high = max(offset, self.offset), min(offset + len(data), self.end)
+        if low < high:
+            self.data[low - self.offset : high - self.offset] = data[low - offset : high - offset]
+
+
+@dataclass(frozen=True, eq=False)
+class Passage:
+    """A part that is checked and not kept: it is read piece by piece, and takes no memory, however long it is."""
+
+    name: str
+    offset: int
+    nbytes: int
+
+    @property
+    def end(self) -> int:
+        return self.offset + self.nbytes
+
+    def take(self, data: np.ndarray, offset: int) -> None:
+        pass
 
 
 @dataclass
 class _Unit:
     """What one thread reads at a time: the extents number ``first`` to ``last``, which are the file's bytes from ``begin`` to ``end``,
-    and the ``landings`` that want bytes of them, sorted by offset."""
+    and the ``parts`` that want bytes of them, sorted by offset."""
 
     first: int
     last: int
     begin: int
     end: int
-    landings: list[Landing]
+    parts: list[Stretch]
 
     @property
     def size(self) -> int:
@@ -74,41 +111,41 @@ class Extents:
         # The checked bytes of the last extent that was wanted in part, by its number: small tensors may share one.
         self._kept: tuple[int, np.ndarray] = (-1, np.empty(0, np.uint8))
 
-    def read(self, landings: Sequence[Landing]) -> None:
-        """Fills all landings. CorruptError if an extent does not have its checksum, naming the damaged one that lies first in the file
-        of those that were met; the landings then hold anything."""
-        with self.start(landings) as reading:
+    def read(self, parts: Sequence[Stretch]) -> None:
+        """Reads all parts. CorruptError if an extent does not have its checksum, naming the damaged one that lies first in the file
+        of those that were met; landings then hold anything."""
+        with self.start(parts) as reading:
             reading.finish()
 
-    def start(self, landings: Sequence[Landing]) -> Reading:
-        """Begins to fill all landings by threads in the background; ``Reading.finish`` waits for them. Landings don't overlap."""
-        return Reading(self, sorted((x for x in landings if len(x.data)), key=lambda x: x.offset))
+    def start(self, parts: Sequence[Stretch]) -> Reading:
+        """Begins to read all parts by threads in the background; ``Reading.finish`` waits for them. Parts don't overlap."""
+        return Reading(self, sorted((x for x in parts if x.offset < x.end), key=lambda x: x.offset))
 
-    def units(self, landings: Sequence[Landing]) -> list[_Unit]:
-        """The units that hold all bytes of these landings, which are sorted by offset and don't overlap."""
+    def units(self, parts: Sequence[Stretch]) -> list[_Unit]:
+        """The units that hold all bytes of these parts, which are sorted by offset and don't overlap."""
         found: list[_Unit] = []
         number = 0
-        for landing in landings:
-            if found and landing.offset < found[-1].end:
-                found[-1].landings.append(landing)
-            number = max(number, bisect_right(self._offsets, landing.offset) - 1)
-            while number < len(self._offsets) and self._offsets[number] < landing.end:
+        for part in parts:
+            if found and part.offset < found[-1].end:
+                found[-1].parts.append(part)
+            number = max(number, bisect_right(self._offsets, part.offset) - 1)
+            while number < len(self._offsets) and self._offsets[number] < part.end:
                 begin, end = self._offsets[number], self._ends[number]
                 if found and end - found[-1].begin <= min(PIECE, _ALONE) and begin - found[-1].end <= _HOLE:
                     found[-1].last, found[-1].end = number, end
-                    if found[-1].landings[-1] is not landing:
-                        found[-1].landings.append(landing)
+                    if found[-1].parts[-1] is not part:
+                        found[-1].parts.append(part)
                 else:
-                    found.append(_Unit(number, number, begin, end, [landing]))
+                    found.append(_Unit(number, number, begin, end, [part]))
                 number += 1
         return found
 
     def do(self, unit: _Unit, spare: np.ndarray, checksum: Checksum) -> None:
-        """Reads and checks one unit, and puts its bytes into its landings. ``spare``: the calling thread's scratch buffer."""
-        only = unit.landings[0]
+        """Reads and checks one unit, and gives its bytes to its parts. ``spare``: the calling thread's scratch buffer."""
+        only = unit.parts[0]
         if unit.first < unit.last:
             self._together(unit, spare, checksum)
-        elif only.offset <= unit.begin and unit.end <= only.end:
+        elif isinstance(only, Landing) and only.offset <= unit.begin and unit.end <= only.end:
             self._straight(unit, only, spare, checksum)
         else:
             self._partly(unit, spare, checksum)
@@ -123,45 +160,45 @@ class Extents:
 
     def _together(self, unit: _Unit, spare: np.ndarray, checksum: Checksum) -> None:
         data = self.source.fetch(unit.begin, unit.end, spare)
-        behind = iter(unit.landings)
-        landing = next(behind)
+        behind = iter(unit.parts)
+        part = next(behind)
         for number in range(unit.first, unit.last + 1):
             begin, end = self._offsets[number], self._ends[number]
-            while landing.end <= begin:
-                landing = next(behind)
-            if landing.offset < end:  # else it was read by the way, in a hole
-                self._check(number, checksum(0, data[begin - unit.begin : end - unit.begin]), landing)
-        _copy(data, unit.begin, unit.landings)
+            while part.end <= begin:
+                part = next(behind)
+            if part.offset < end:  # else it was read by the way, in a hole
+                self._check(number, checksum(0, data[begin - unit.begin : end - unit.begin]), part)
+        _give(data, unit.begin, unit.parts)
 
     def _partly(self, unit: _Unit, spare: np.ndarray, checksum: Checksum) -> None:
         number, kept = self._kept
         if number == unit.first:
-            _copy(kept, unit.begin, unit.landings)
+            _give(kept, unit.begin, unit.parts)
             return
         crc = 0
         for at in range(unit.begin, unit.end, PIECE):
             data = self.source.fetch(at, min(at + PIECE, unit.end), spare)
             crc = checksum(crc, data)
-            _copy(data, at, unit.landings)
-        self._check(unit.first, crc, unit.landings[0])
+            _give(data, at, unit.parts)
+        self._check(unit.first, crc, unit.parts[0])
         if unit.size <= PIECE:
             self._kept = (unit.first, data.copy())
 
-    def _check(self, number: int, crc: int, landing: Landing) -> None:
+    def _check(self, number: int, crc: int, part: Stretch) -> None:
         wanted = self._checksums[number]
         if crc != wanted:
-            place = f"{landing.name} (bytes {self._offsets[number]} to {self._ends[number]})"
+            place = f"{part.name} (bytes {self._offsets[number]} to {self._ends[number]})"
             expected = f"CRC32C {wanted:08x} for {place}"
             raise CorruptError(where=self.source.path, expected=expected, found=f"{crc:08x}", todo=DAMAGED)
 
 
 class Reading:
-    """Landings that threads are filling. Use it in a ``with`` that ends before the file is closed: its end waits for the threads, and
+    """Parts that threads are reading. Use it in a ``with`` that ends before the file is closed: its end waits for the threads, and
     where ``finish`` was not called the units that no thread has begun are not read."""
 
-    def __init__(self, extents: Extents, landings: Sequence[Landing]) -> None:
+    def __init__(self, extents: Extents, parts: Sequence[Stretch]) -> None:
         self._extents = extents
-        units = extents.units(landings)
+        units = extents.units(parts)
         self._ahead = deque(units)
         self._failed: list[tuple[int, BaseException]] = []
         nbytes = sum(unit.size for unit in units)
@@ -218,12 +255,10 @@ def _threads(units: Sequence[_Unit], nbytes: int, source: Ranges) -> int:
     return min(_MOST_THREADS, len(units), _MOST_THREADS if cold else len(os.sched_getaffinity(0)))
 
 
-def _copy(data: np.ndarray, begin: int, landings: Sequence[Landing]) -> None:
-    """Copies the file's bytes from ``begin`` on to where they are wanted."""
-    for landing in landings:
-        low, high = max(begin, landing.offset), min(begin + len(data), landing.end)
-        if low < high:
-            landing.data[low - landing.offset : high - landing.offset] = data[low - begin : high - begin]
+def _give(data: np.ndarray, begin: int, parts: Sequence[Stretch]) -> None:
+    """Gives the file's bytes from ``begin`` on to the parts that want them."""
+    for part in parts:
+        part.take(data, begin)
 
 
 def _checksum(nbytes: int) -> Checksum:

@@ -3,7 +3,7 @@ other; a checkpoint of version 1 has a file for each rank."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,26 +28,34 @@ def read_record(run: Run, manifest: Manifest, rank: int) -> Record:
     return read_records(run, manifest, [rank])[0]
 
 
-def read_records(
+def read_records(run: Run, manifest: Manifest, ranks: Iterable[int] | None = None) -> list[Record]:
+    """The records of ``ranks`` (None: of all ranks), in that order, all at once. Raises what ``read_record`` does."""
+    return list(each_record(run, manifest, ranks))
+
+
+def each_record(
     run: Run,
     manifest: Manifest,
     ranks: Iterable[int] | None = None,
     on_error: Callable[[int | None, Error], Any] | None = None,
-) -> list[Record]:
-    """The records of ``ranks`` (None: of all ranks), in that order. Opens one file, or one for each rank in version 1. Raises what
-    ``read_record`` does; or, with ``on_error``, calls it with the rank (None: all ranks) and the error, and leaves that record out."""
-    found: list[Record] = []
+) -> Iterator[Record]:
+    """The records of ``ranks`` (None: of all ranks), in that order, read one by one: each may have 256 MiB. Opens one file, or one for
+    each rank in version 1. Raises what ``read_record`` does; or, with ``on_error``, calls it with the rank (None: all ranks) and the
+    error, and leaves that record out."""
     file, rank = None, None
     try:
         if manifest.gathered:
             file = _open(run, manifest)
         for rank in range(manifest.world_size) if ranks is None else ranks:
             try:
-                found.append(_read(run, manifest, rank, file))
+                record = _read(run, manifest, rank, file)
             except Error as error:
                 if on_error is None:
                     raise
                 on_error(rank, error)
+            else:
+                yield record
+                del record  # its memory is free for the next one
     except Error as error:
         if on_error is None or rank is not None:
             raise
@@ -55,7 +63,6 @@ def read_records(
     finally:
         if file is not None:
             file.close()
-    return found
 
 
 def _open(run: Run, manifest: Manifest) -> Ranges:

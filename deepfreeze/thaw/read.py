@@ -19,7 +19,7 @@ from deepfreeze.frameworks.memory import Room, numpy_room
 from deepfreeze.store.catalog import CheckpointInfo, choose, describe, marks_of, use
 from deepfreeze.store.run import Run
 from deepfreeze.thaw.extent_table import ExtentTable
-from deepfreeze.thaw.extents import Extents, Landing, Reading
+from deepfreeze.thaw.extents import Extents, Landing, Passage, Reading, Stretch
 from deepfreeze.thaw.model_file import ModelFile
 from deepfreeze.thaw.rank_records import file_of, read_record
 
@@ -66,17 +66,17 @@ class TensorReader(Mapping[str, np.ndarray]):
         per-rank ones. Use the result in a ``with`` that ends before ``close``, and call its ``finish``.
 
         ``past_cache``: parts of the file that are not in the page cache are read past it (``Ranges.past_cache``). ``between``: the
-        file's bytes that belong to no tensor, HDF5's own, are checked too. OptionError if the reader is closed.
+        file's bytes that belong to no tensor, HDF5's own, are checked too, and not kept. OptionError if the reader is closed.
         """
         if self._file.ranges.closed:
             todo = "read before close(), or call deepfreeze.read again"
             raise OptionError(where=self.path, expected="an open reader", found="a closed one", todo=todo)
         if past_cache:
             self._file.ranges.past_cache()
-        landings = [Landing(placed.spec.name, placed.offset, room.data) for placed, room in wanted]
+        parts: list[Stretch] = [Landing(placed.spec.name, placed.offset, room.data) for placed, room in wanted]
         if between:
-            landings += [Landing("HDF5's own bytes", at, np.empty(n, np.uint8)) for at, n in self.structure.gaps()]
-        return self._extents.start(landings)
+            parts += [Passage("HDF5's own bytes", offset, nbytes) for offset, nbytes in self.structure.gaps()]
+        return self._extents.start(parts)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.structure.by_name)

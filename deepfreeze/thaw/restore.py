@@ -41,6 +41,8 @@ from deepfreeze.thaw.rank_records import file_of, read_records
 from deepfreeze.thaw.read import TensorReader, split_private
 
 _LISTED = 10  # differences named in a message
+_SMALL = 64 << 20  # bytes that a restore takes without a look at the model
+_TIMES = 8  # so many times a model's weights an optimizer and its metrics may take together; Adam's take twice as many
 _LEFT = "left in place: a job's start, or deepfreeze verify --quarantine, moves it away"
 
 
@@ -181,13 +183,21 @@ def prepare(
         wanted = _wanted(structure, compiled)
         of_compiled = _unknown_without_compile(structure)
         placed = [one for one in wanted if one.spec.role != PER_RANK and (weights or one.path in of_compiled)]
+
+        def own_variables() -> dict[str, Any]:
+            if compiled and _has_slots(structure, model):
+                build_as_saved(structure, model)
+            return _variables_of(reader, model, compiled)
+
+        variables = None
+        if _is_far_larger(placed, model):  # memory is taken for the tensors that the model has, and for no others
+            variables = own_variables()
+            placed = [one for one in placed if one.path in variables or is_untracked(one.path)]
         rooms = {one.path: make_room(one.spec) for one in placed}
         # Threads read while this one builds the optimizer and, where names don't tell, asks Keras for its layout.
         landings = zip(placed, rooms.values(), strict=True)
         with reader.start(landings, past_cache=world_size == 1, between=True) as reading:
-            if compiled and _has_slots(structure, model):
-                build_as_saved(structure, model)
-            variables = _variables_of(reader, model, compiled)
+            variables = own_variables() if variables is None else variables
             objects = objects_of(model)
             derived = DerivedState(objects)
             saved_words = of_values(structure.values) if weights else []
@@ -207,6 +217,15 @@ def prepare(
         if placed.path in rooms and placed.path not in variables and is_untracked(placed.path)
     }
     return Ready(info, model, variables, own, later, saved, derived, weights, warning)
+
+
+def _is_far_larger(placed: list[Placed], model: Any) -> bool:
+    """Whether these tensors take far more bytes than a model and its optimizer: then they are another model's, or hostile."""
+    nbytes = sum(one.nbytes for one in placed)
+    if nbytes <= _SMALL:
+        return False
+    weights = TrainingState.of(model, "weights").tensors
+    return nbytes > _SMALL + _TIMES * sum(one.spec.nbytes for one in weights)
 
 
 def variables_of(reader: TensorReader, model: Any) -> dict[str, Any]:

@@ -122,7 +122,7 @@ def test_a_flipped_bit_in_any_extent_changes_nothing_in_the_model(api, saved, pa
     info = deepfreeze.latest(run)
     manifest = Run.open(run).manifest(info.step)
     structure = Run.open(run).structure(manifest.structure)
-    table = merge([read_record(Run.open(info.run), manifest, 0)])
+    table = merge([read_record(Run.open(info.run), manifest, 0).extents])
     model = make(api, seed=2)
     model.fit(data(1), verbose=0, shuffle=False)
     before, rng = values(model), np.random.default_rng(0)
