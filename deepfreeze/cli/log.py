@@ -10,12 +10,14 @@ from dataclasses import asdict
 from datetime import datetime, timezone
 from typing import Any
 
+from deepfreeze import wording
 from deepfreeze.cli import command
-from deepfreeze.cli.output import line
+from deepfreeze.cli.output import line, notify
 from deepfreeze.cli.target import step_of, target
 from deepfreeze.events.event_files import EventFiles
+from deepfreeze.events.event_lines import MAX_LINE
 from deepfreeze.events.newest_end import newest_end
-from deepfreeze.format.strict_json import is_printable
+from deepfreeze.format.strict_json import shown
 from deepfreeze.store.run import Run
 
 _LOOKS_EVERY = 0.5  # seconds between two looks with --follow
@@ -61,14 +63,15 @@ def run(arguments: argparse.Namespace) -> int:
     path, step = arguments.target[0], step_of(arguments.target)
     opened_run = Run.open(path)  # an error names what is wrong with the path
     if arguments.ended:
-        return _ended(opened_run, arguments.json)
-    files, any_event = EventFiles(path), False
+        return show_end(opened_run, arguments.json)
+    files, any_event, skipped = EventFiles(path), False, 0
     while True:
         for event in files.new():
             if step is None or event.get("step") == step:
                 any_event = True
-                _print(event, arguments.json)
+                show(event, arguments.json)
         sys.stdout.flush()
+        skipped = _tell_skipped(files.skipped, skipped)
         if not arguments.follow:
             break
         time.sleep(_LOOKS_EVERY)
@@ -77,18 +80,29 @@ def run(arguments: argparse.Namespace) -> int:
     return 0 if any_event else 1
 
 
-def _ended(run: Run, as_json: bool) -> int:
+def show_end(run: Run, as_json: bool) -> int:
     """Prints how the newest attempt has ended. Returns the exit code, 1 unless its training has come to its end."""
     found = newest_end(run)
     if as_json:
         print(json.dumps({"run": str(run.path), **asdict(found)}))
     else:
         attempt = "" if found.attempt is None else f"the newest attempt, {found.attempt[:8]}: "
-        line(f"{run.path}: {'ended' if found.ended else 'not ended'}; {attempt}{found.why}")
+        line(f"{run.path}: {'ended' if found.ended else 'not ended'}; {attempt}{shown(found.why)}")
     return 0 if found.ended else 1
 
 
-def _print(event: dict[str, Any], as_json: bool) -> None:
+def _tell_skipped(number: int, told: int) -> int:
+    """Says on standard error how many lines were skipped so far, if these are more than were ``told``. Returns the number."""
+    if number > told:
+        lines = wording.count(number, "line")
+        notify(
+            "warning", f"skipped {lines} of more than {MAX_LINE >> 20} MiB in the files of events: no event is so long"
+        )
+    return number
+
+
+def show(event: dict[str, Any], as_json: bool) -> None:
+    """Prints an event: its members as JSON, or as columns for people."""
     if as_json:
         print(json.dumps(event))
         return
@@ -106,6 +120,4 @@ def _print(event: dict[str, Any], as_json: bool) -> None:
 
 def _text(value: Any) -> str:
     """A value as text for a terminal: a string without control characters as it is, a float with four digits, anything else as JSON."""
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    return value if isinstance(value, str) and is_printable(value) else json.dumps(value)
+    return f"{value:.4g}" if isinstance(value, float) else shown(value)

@@ -10,6 +10,8 @@ from deepfreeze import wording
 from deepfreeze.cli.output import line, table
 from deepfreeze.events.event import Attempt, Counted
 from deepfreeze.events.event_files import EventFiles
+from deepfreeze.events.event_lines import is_number
+from deepfreeze.format.strict_json import shown
 from deepfreeze.store.run import Run
 
 _PLACES = ("external", "local")
@@ -30,7 +32,7 @@ def newest(run: Run) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
 def show(run: Run, as_json: bool) -> int:
     """Prints the counts. Returns the exit code, 1 if there are none."""
     attempt, counted = newest(run)
-    named = attempt.get("attempt") if attempt is not None else None
+    named = shown(attempt.get("attempt")) if attempt is not None else None
     if as_json:
         print(json.dumps({"attempt": named, "engine": counted and counted["engine"]}, indent=2))
     elif counted is None:
@@ -48,8 +50,9 @@ def _print(engine: dict[str, Any]) -> None:
         ("training waited for memory", "waits", "wait_s"),
         ("pauses between looks", "pauses", "pause_s"),
     ):
-        line(f"{name}: {wording.count(engine.get(count, 0), 'time')}, {_seconds(engine.get(seconds))}")
-    line(f"looks at the store: {engine.get('looks', 0)}")
+        times = engine.get(count, 0)
+        line(f"{name}: {shown(times)} time{'' if times == 1 else 's'}, {_seconds(engine.get(seconds))}")
+    line(f"looks at the store: {shown(engine.get('looks', 0))}")
     line("")
     places = {name: engine[name] for name in _PLACES if isinstance(engine.get(name), dict)}
     counted = list(dict.fromkeys(name for place in places.values() for name in place))
@@ -59,15 +62,15 @@ def _print(engine: dict[str, Any]) -> None:
     line("")
     threads = engine.get("threads")
     if isinstance(threads, dict):
-        table(("thread", ">CPU time"), [(name, _seconds(spent)) for name, spent in threads.items()])
+        table(("thread", ">CPU time"), [(shown(name), _seconds(spent)) for name, spent in threads.items()])
 
 
 def _row(name: str, places: Sequence[dict[str, Any]]) -> tuple[str, ...]:
     def cell(value: Any) -> str:
-        return wording.size(value) if name.endswith("bytes") and isinstance(value, int) else str(value)
+        return wording.size(value) if name.endswith("bytes") and is_number(value) else shown(value)
 
-    return (name.replace("_", " "), *(cell(place.get(name, "-")) for place in places))
+    return (shown(name.replace("_", " ")), *(cell(place.get(name, "-")) for place in places))
 
 
 def _seconds(value: Any) -> str:
-    return f"{value:.3f} s" if isinstance(value, (int, float)) else "-"
+    return f"{value:.3f} s" if is_number(value) else "-"

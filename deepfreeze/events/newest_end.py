@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from deepfreeze.events.event import Attempt, End, Stop
-from deepfreeze.events.event_files import parse
+from deepfreeze.events.event_lines import EventLines
 from deepfreeze.format import names
 from deepfreeze.store.failures import refused
 from deepfreeze.store.owner import owner_of
@@ -80,13 +80,13 @@ def _attempts(run: Run) -> list[str]:
 
 
 def _read(run: Run, attempt: str) -> list[dict[str, Any]]:
+    """The events of the attempt that tell of its beginning and its end."""
     name = f"{names.EVENTS_DIR}/{names.events_file(attempt)}"
     try:
         with contextlib.closing(run.store.open(name)) as file:
-            lines = file.get(0, file.size).split(b"\n")[:-1]  # what is behind the last newline is no line yet
+            return [event for event in EventLines().new(file) if event["kind"] in (_ATTEMPT, _STOP, _END)]
     except OSError as error:
         raise refused(run.store.where(name), error) from error
-    return [event for event in map(parse, lines) if event is not None]
 
 
 def _owner(run: Run) -> str | None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from deepfreeze.errors import CorruptError, Error
 from deepfreeze.events.event import Unfinished
-from deepfreeze.events.event_files import parse
+from deepfreeze.events.event_lines import parse
 from deepfreeze.format import names
 from deepfreeze.format.levels import LEVELS
 from deepfreeze.format.strict_json import MAX_INT, Fields

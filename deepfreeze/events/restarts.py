@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from deepfreeze.errors import Error
 from deepfreeze.events.event import Attempt, Started
-from deepfreeze.events.event_files import parse
+from deepfreeze.events.event_lines import is_number, parse
 from deepfreeze.format import names
 from deepfreeze.store.run import Run
 
@@ -57,10 +55,7 @@ def _starts(run: Run, name: str) -> Iterator[tuple[bool, int, float]]:
         if event["kind"] == Attempt.__name__.lower():
             restored = event.get("resumed") is not None
         elif event["kind"] == Started.__name__.lower() and restored is not None:
-            if event.get("since") == "process" and _is_time(event.get("seconds")):
-                yield restored, event["t"], float(event["seconds"])
+            seconds = event.get("seconds")
+            if event.get("since") == "process" and is_number(seconds) and seconds >= 0:
+                yield restored, event["t"], float(seconds)
             return
-
-
-def _is_time(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and value >= 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import mmap
 import os
 from pathlib import Path
@@ -38,6 +39,13 @@ class PosixRanges(Ranges):
         while 0 < len(data) < nbytes and (more := os.pread(self._fd, nbytes - len(data), offset + len(data))):
             data += more
         return data
+
+    def behind_hole(self, offset: int) -> int:
+        try:
+            # This moves the descriptor's own offset, by which nobody reads.
+            return os.lseek(self._fd, offset, os.SEEK_DATA)
+        except OSError as error:
+            return max(offset, self.size) if error.errno == errno.ENXIO else offset
 
     @property
     def closed(self) -> bool:

@@ -50,6 +50,11 @@ class Ranges(ABC):
             done += n
         return data[:done].tobytes()
 
+    def behind_hole(self, offset: int) -> int:
+        """Where the hole ends in which ``offset`` lies: a range of zeros of a sparse file, for which the store has no block and which may
+        be far longer than the disk. ``offset`` itself where there is no hole, or the store does not tell."""
+        return offset
+
     def past_cache(self) -> None:  # noqa: B027  most stores have no cache
         """From now on, bytes that this machine does not have in memory are read so that they take no memory but the caller's, if the store
         has a way."""

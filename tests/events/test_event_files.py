@@ -8,7 +8,8 @@ import pytest
 
 from deepfreeze.errors import CorruptError
 from deepfreeze.events.event import Attempt, Captured, End, External, Failed
-from deepfreeze.events.event_files import EventFiles, parse
+from deepfreeze.events.event_files import EventFiles
+from deepfreeze.events.event_lines import parse
 from deepfreeze.events.journal import Journal
 from deepfreeze.format import names
 from deepfreeze.store.stores import at
