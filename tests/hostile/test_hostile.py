@@ -38,7 +38,7 @@ from deepfreeze.store.writable_run import WritableRun
 from deepfreeze.thaw.read import read_private
 from deepfreeze.tiers import leftovers, rescue
 from tests.hostile import cases
-from tests.support import configs, files, plans, processes
+from tests.support import configs, files, plans, processes, products
 
 SECONDS = 10
 MEMORY = 32 << 20  # of any reader for any of these; the largest of them has a quarter of a MiB
@@ -53,7 +53,7 @@ def run(tmp_path):
 
 @pytest.fixture(autouse=True)
 def bounded():
-    """No case may take long, hang or allocate much."""
+    """No case may take long, hang, allocate much, or have long integers multiplied."""
 
     def hangs(number, frame):
         raise AssertionError(f"not done after {SECONDS} s")
@@ -65,13 +65,15 @@ def bounded():
     resource.setrlimit(resource.RLIMIT_AS, (space + ROOM, hard))
     signal.setitimer(signal.ITIMER_REAL, SECONDS)
     tracemalloc.start()
-    yield
+    with products.counted() as multiplied:
+        yield
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     signal.setitimer(signal.ITIMER_REAL, 0)
     signal.signal(signal.SIGALRM, before)
     resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
     assert peak < MEMORY, f"{peak} bytes were allocated"
+    multiplied.check()
 
 
 def read_all(run):
