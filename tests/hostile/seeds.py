@@ -117,6 +117,14 @@ def manifests() -> dict[str, bytes]:
         "nobody": made(file_size=1),
         "2 two": made(second(0, 100), second(1, 65436, 40), values="{}"),
         "2 values": made(second(0, 100, 7), values='{"from the future":[1,{"a":"}"}]}'),
+        "2 logs": made(second(0, 100), values='{"logs":{"epoch":3,"step":40,"values":{"loss":0.5,"lost":"nan"}}}'),
+        "2 huge logs": made(
+            second(0, 100),
+            values=f'{{"logs":{{"epoch":{2**63},"step":40,"values":{{"loss":1{"0" * 400}}}}},"metadata":{{"a":[1]}}}}',
+        ),
+        "2 position": made(
+            second(0, 100), values='{"position":{"fit":0,"epoch":1,"batch":2,"batches":null,"epochs":3,"trained":7}}'
+        ),
         "2 without values": made(second(0, 100)),
         "2 first entries": made(entry(0, 100), values="{}"),
         "2 wrong size": made({**second(0, 10), "size": 160}, values="{}"),
@@ -254,6 +262,79 @@ def extra_states() -> dict[str, bytes]:
         "too few": tree(states(a={"array": ["int64", [2**40, 2**40]]}), bytes(16)),
         "deep": tree(states(a=json.loads("[" * 60 + "]" * 60))),
         "long": (2**63).to_bytes(8, "little") + b"{}",
+        "long shape": tree(states(a={"array": ["int8", [10**400] * 9]})),
+        "dimensions": tree(states(a={"array": ["int8", [1] * 65]})),
+    }
+
+
+def marks_of_runs() -> dict[str, bytes]:
+    """marks.json, and tags."""
+    one = {"step": 40, "attempt": files.ATTEMPT, "time": 1_700_000_000, "diverged": False}
+    more = {**one, "epoch": 3, "measured": 45, "metrics": {"val_loss": 0.125, "\u00e4": 1e-300}, "reason": "epoch 3"}
+
+    def marks(*checkpoints: dict[str, Any], **changes: Any) -> bytes:
+        content = {
+            "format": 1,
+            "run_id": files.RUN_ID,
+            "rule": "Latest(2)",
+            "removing": [10],
+            "checkpoints": checkpoints,
+        }
+        return configs.sign(json.dumps(content | changes).encode())
+
+    return {
+        "none": marks(),
+        "two": marks({**one, "step": 30}, more),
+        "huge metric": marks({**more, "metrics": {"loss": 10**400}}),
+        "no metric": marks({**more, "metrics": {"loss": True}}),
+        "removing": marks(removing=[-1]),
+        "tag": configs.sign(
+            json.dumps({"format": 1, "run_id": files.RUN_ID, "step": 40, "attempt": files.ATTEMPT}).encode()
+        ),
+    }
+
+
+def events_of_runs() -> dict[str, bytes]:
+    """Files of events."""
+    counts = {"direct_bytes": 10, "syncs": 2}
+    engine = {
+        "waits": 1,
+        "wait_s": 0.5,
+        "looks": 3,
+        "pauses": 0,
+        "pause_s": 0.0,
+        "external": counts,
+        "local": counts,
+        "threads": {"main": 0.5},
+    }
+    unfinished = {
+        "step": 5,
+        "level": "local",
+        "nbytes": 9,
+        "local": 9,
+        "external": 1,
+        "published": False,
+        "seconds": 2.5,
+        "waits_for": "",
+    }
+    members: list[dict[str, Any]] = [
+        {"kind": "attempt", "step": 0, "attempt": files.ATTEMPT, "ranks": 2, "host": "node", "pid": 7},
+        {"kind": "started", "step": 1, "seconds": 12.5, "since": "process"},
+        {"kind": "captured", "step": 5, "nbytes": 10},
+        {"kind": "progress", "unfinished": [unfinished]},
+        {"kind": "counted", "engine": engine},
+        {"kind": "end", "finished": True},
+    ]
+    lines = [json.dumps({"v": 1, "t": 5, "m": 0.5, **one}).encode() + b"\n" for one in members]
+    end = lines[-1].removesuffix(b"}\n")
+    return {
+        "all": b"".join(lines),
+        "running": b"".join(lines[:4]),
+        "torn": b"".join(lines)[:-5],
+        "long line": b"x" * 500 + b"\n" + lines[0] + b"y" * 500,
+        "huge": b"".join(lines).replace(b"12.5", b"1" + b"0" * 400).replace(b": 10", b": 1" + b"0" * 400),
+        "deep": end + b', "error": ' + b"[" * 150 + b"]" * 150 + b"}\n",
+        "raw": end.replace(b"true", b"false") + b', "error": "\\u001b[2J"}\n',
     }
 
 
@@ -261,7 +342,7 @@ SEEDS = {
     NATIVE / "record": records, NATIVE / "slot": slots, NATIVE / "manifest": manifests,
     PYTHON / "structure": structures, PYTHON / "run": runs,
     PYTHON / "config": model_configs, PYTHON / "extras": extra_states, PYTHON / "plan": plans_of_runs,
-    PYTHON / "step": plans_of_steps,
+    PYTHON / "step": plans_of_steps, PYTHON / "marks": marks_of_runs, PYTHON / "events": events_of_runs,
 }  # fmt: skip
 
 

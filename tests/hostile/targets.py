@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
+import io
 import json
 import math
 import os
@@ -23,13 +25,18 @@ from typing import Any
 import google_crc32c
 import numpy as np
 
-from deepfreeze.cli import tuned
+from deepfreeze.cli import log, show_engine, tuned
 from deepfreeze.cli.plan_sentences import sentences
 from deepfreeze.errors import Error
-from deepfreeze.format import named_values, names, state_tree
+from deepfreeze.events.event_lines import EventLines, parse
+from deepfreeze.events.newest_progress import newest_progress
+from deepfreeze.events.restarts import newest_restarts
+from deepfreeze.format import manifest_values, named_values, names, state_tree
 from deepfreeze.format.manifest import Manifest
+from deepfreeze.format.marks import Mark, MarksFile, TagFile
 from deepfreeze.format.model_config import ModelConfig
 from deepfreeze.format.plan_file import PlanFile
+from deepfreeze.format.position import Position
 from deepfreeze.format.record import (
     EXTENT,
     FIRST,
@@ -50,8 +57,11 @@ from deepfreeze.plan.step.checker import violations
 from deepfreeze.plan.step.profile import StepProfile
 from deepfreeze.plan.step.step_plan_file import StepPlanFile
 from deepfreeze.store.lock import _read_holder as read_lock
+from deepfreeze.store.marks import finite
+from deepfreeze.store.ranges import Ranges
 from deepfreeze.store.writable_run import WritableRun
 from tests.hostile.seeds import NATIVE, PYTHON
+from tests.support import files, products
 
 _LAST_LINE = b'  "crc32c": "'
 
@@ -77,8 +87,9 @@ def _only_refused(taken: list[bool]) -> Iterator[None]:
 
 def _taken(read: Callable[[], None]) -> bool:
     taken = [True]
-    with _only_refused(taken):
+    with products.counted() as multiplied, _only_refused(taken):
         read()
+    multiplied.check()
     return bool(taken)
 
 
@@ -181,8 +192,23 @@ def manifest(data: bytes) -> bool:
         assert sum(e.nbytes for e in made.records) == made.file_size < 2**63
         assert all(e.size <= MAX_RECORD for e in made.records)
         names.step_dir(made.step), names.partial_dir(made.step, made.attempt), names.structure_file(made.structure)
+        _named_values(made)
 
     return _taken(read)
+
+
+def _named_values(made: Manifest) -> None:
+    """What is made of a manifest's named values: marks.json holds it, and a terminal shows it."""
+    epoch, metrics = manifest_values.measured_at(made.values, made.step) or (None, {})
+    marks = MarksFile(made.run_id, marks=(Mark(made.step, made.attempt, 0, epoch=epoch, metrics=finite(metrics)),))
+    assert MarksFile.from_bytes(marks.to_bytes(), "fuzz") == marks
+    position = Position.of(made.values)
+    assert position is None or json.loads(json.dumps(position.to_json())) == position.to_json()
+    shown = [
+        manifest_values.text_of_logs(made.values),
+        *(text for fact in manifest_values.facts_of(made.values) for text in fact),
+    ]
+    assert all(is_printable(text) for text in shown if text)
 
 
 def repair_manifest(data: bytes, sizes: bool) -> bytes:
@@ -293,6 +319,93 @@ def step(data: bytes) -> bool:
     return any(taken)
 
 
+def marks(data: bytes) -> bool:
+    """marks.json, or a tag: which of them the bytes are is for the readers to say."""
+
+    def read() -> None:
+        made = MarksFile.from_bytes(data, "fuzz")
+        assert names.is_id(made.run_id) and MarksFile.from_bytes(made.to_bytes(), "fuzz") == made
+        assert all(math.isfinite(value) for mark in made.marks for value in mark.metrics.values())
+        assert all(names.step_dir(step) for step in (*made.removing, *(mark.step for mark in made.marks)))
+
+    def read_tag() -> None:
+        made = TagFile.from_bytes(data, "fuzz")
+        assert names.step_dir(made.step) and TagFile.from_bytes(made.to_bytes(), "fuzz") == made
+
+    taken = [_taken(read), _taken(read_tag)]
+    assert not all(taken)
+    return any(taken)
+
+
+LONGEST, PIECE = 400, 64  # bytes of a line of events and of a piece, so that an input has both
+
+
+def events(data: bytes) -> bool:
+    """A file of events, in pieces, and what commands say of it. Nothing in it is an error."""
+    lines = EventLines(LONGEST, PIECE)
+    found = list(lines.new(_Bytes(data)))
+    *whole, rest = data.split(b"\n")
+    short = [line for line in whole if len(line) <= LONGEST]
+    assert json.dumps(found) == json.dumps([event for event in map(parse, short) if event is not None])
+    assert lines.skipped == len(whole) - len(short) + (len(rest) > LONGEST)
+
+    run = _run_with_events()
+    run.store.where(f"{names.EVENTS_DIR}/{names.events_file(files.ATTEMPT)}").write_bytes(data)
+    newest_progress(run), newest_restarts(run)
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        for event in found:
+            log.show(event, as_json=False)
+            log.show(event, as_json=True)
+        log.show_end(run, as_json=False)
+        show_engine.show(run, as_json=False)
+    assert all(is_printable(line) for line in out.getvalue().split("\n") if line), "it reaches the terminal raw"
+    return bool(found)
+
+
+@functools.cache
+def _run_with_events() -> WritableRun:
+    """A run whose newest attempt has a file of events."""
+    folder = files.write_run(Path(_folder()) / "events")
+    files.write_events(folder)
+    (folder / names.OWNER_FILE).write_text(files.ATTEMPT + "\n")
+    return WritableRun.open(folder)
+
+
+class _Bytes(Ranges):
+    """Bytes as an open file."""
+
+    path, closed = Path("fuzz"), False
+
+    def __init__(self, data: bytes) -> None:
+        self.size, self._data = len(data), data
+
+    def read(self, into: np.ndarray, offset: int) -> int:
+        part = self._data[offset : offset + len(into)]
+        into[: len(part)] = np.frombuffer(part, np.uint8)
+        return len(part)
+
+    def close(self) -> None:
+        pass
+
+
+def repair_events(data: bytes, sizes: bool) -> bytes:
+    """One value of each line exchanged; with sizes, each line has the members of an event."""
+    made, chance = [], random.Random(data)
+    for line in data.split(b"\n"):
+        value = _exchange(_load(line), chance)
+        if isinstance(value, dict) and sizes:
+            value |= {
+                "v": 1,
+                "t": 5,
+                "m": 0.5,
+                "kind": chance.choice(("attempt", "started", "counted", "progress", "end")),
+            }
+        with contextlib.suppress(ValueError, RecursionError):
+            line = line if value is None else json.dumps(value).encode()
+        made.append(line)
+    return b"\n".join(made)
+
+
 def extras(data: bytes) -> bool:
     """The states of what is no tensor."""
 
@@ -366,7 +479,7 @@ HOSTILE = (
         [-1],
         {"": 0},
     ),
-    *("float128", "object", "per-rank", "rank-local", [0, 2**62, 2**62], [2**40] * 32, [1] * 33),
+    *("float128", "object", "per-rank", "rank-local", [0, 2**62, 2**62], [2**40] * 32, [1] * 33, [10**400] * 9),
 )
 
 
@@ -417,4 +530,6 @@ TARGETS = {
     "plan": Target(plan, repair_signed, (PYTHON / "plan",)),
     "step": Target(step, repair_signed, (PYTHON / "step",)),
     "extras": Target(extras, repair_extras, (PYTHON / "extras",)),
+    "marks": Target(marks, repair_signed, (PYTHON / "marks",)),
+    "events": Target(events, repair_events, (PYTHON / "events",)),
 }
