@@ -99,8 +99,10 @@ class Checkpoint(Hooks):
         world: an mpi4py communicator in place of Horovod's ranks; "alone": this process trains a model of its own, whatever launched it.
 
     Raises ``OptionError`` here. ``RunError``, ``LockedError``, ``NotFoundError``, ``UnsupportedError``, ``StructureError``,
-    ``CorruptError`` or ``WorldError`` when training begins; ``EngineError`` or ``WaitError`` while it goes on. After any of them every
-    committed checkpoint is still there.
+    ``CorruptError`` or ``WorldError`` when training begins. While it goes on: ``EngineError`` or ``WaitError``; ``UnsupportedError`` if a
+    callback has the model trained by another optimizer, or has changed the variables that are trained; ``RunError`` if a callback sets the
+    count of steps back, or if another training of this process has taken the run. After any of them every committed checkpoint is still
+    there.
     """
 
     def __init__(

@@ -128,8 +128,9 @@ def hidden_weights(keras: Any, averaging: Any = _plain) -> Any:
     return model
 
 
-def nowhere(keras: Any, averaging: Any = _plain) -> Any:
-    """Weights that nothing leads to but the functions that use them. The optimizer is built by the first step."""
+def nowhere(keras: Any, averaging: Any = _plain, trains: bool = True) -> Any:
+    """Weights that nothing leads to but the functions that use them. The optimizer is built by the first step. ``trains``: the step trains
+    them."""
     hidden = Box()
 
     class Gain(keras.layers.Layer):
@@ -145,7 +146,9 @@ def nowhere(keras: Any, averaging: Any = _plain) -> Any:
             """Scales."""
             return x * hidden.gain
 
-    model = _functional(keras, _stepping(keras, trained=lambda model: [hidden.gain]), Gain(name="hidden"))
+    model = _functional(
+        keras, _stepping(keras, trained=lambda model: [hidden.gain] if trains else []), Gain(name="hidden")
+    )
     _boxes[model] = hidden
     model.compile(averaging(keras.optimizers.Adam()), "mse", jit_compile=False)
     return model

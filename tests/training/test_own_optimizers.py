@@ -97,6 +97,23 @@ def test_open_and_restore_give_such_a_model_all_that_was_saved(keras, kind, tmp_
         assert values(third) == values(whole)
 
 
+@kerases.cases(["distiller"], often=[], name="kind")
+def test_a_run_with_slots_for_all_is_resumed_by_the_message_s_line(keras, kind, tmp_path):
+    """Versions that did not ask what ``train_step`` trains built the optimizer for the model's whole list."""
+    run = tmp_path / "run"
+    older, now, built = (made(keras, kind) for _ in range(3))
+    older.optimizer.build(older.trainable_variables)
+    fit(older, trainings.data(4), run)
+    with pytest.raises(deepfreeze.StructureError) as raised:
+        fit(now, trainings.data(4), run)
+    line = "model.optimizer.build(model.trainable_variables)"
+    assert "train_step trains 4 of the 8 variables in model.trainable_variables" in raised.value.todo
+    assert f"call {line} before fit" in raised.value.todo
+    exec(line, {"model": built})
+    fit(built, trainings.data(4), run)
+    assert [info.step for info in deepfreeze.checkpoints(run)] == [4, 8]
+
+
 @kerases.cases(["here", "eager"], often=["here"], name="why")
 def test_a_step_that_can_t_be_traced_before_trains_the_model_s_list(keras, why, tmp_path):
     """The optimizer is built for the model's list, as always; a step that then trains more is refused, with the line to write."""

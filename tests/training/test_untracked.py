@@ -304,6 +304,26 @@ def test_a_trained_weight_without_a_variable_ends_training_before_a_step(keras, 
 
 
 @FULL
+@pytest.mark.parametrize("eager", [False, True])
+@kerases.cases(["nowhere"], both=["nowhere"])
+def test_a_trained_weight_that_waits_in_vain_ends_the_fit(keras, name, eager, tmp_path):
+    """A start may hope for the variable while an optimizer is not built. The trace, or a step that is not traced, ends that."""
+
+    def made(seed, **options):
+        keras.utils.set_random_seed(seed)
+        model = untracked_models.nowhere(keras, **options)
+        model._spare = keras.optimizers.SGD()  # nothing applies it, so it is never built
+        return model
+
+    fit(made(1), tmp_path / "run", 0, 6, state="weights")
+    model = made(2, trains=False)
+    model.run_eagerly = eager
+    with pytest.raises(deepfreeze.StructureError, match=r"weights that an optimizer has trained.*none for hidden/gain"):
+        fit(model, tmp_path / "run", 6, 10, state="weights")
+    assert int(np.asarray(model.optimizer.iterations)) == 6
+
+
+@FULL
 @kerases.cases(["text"], both=["text"])
 def test_a_type_that_no_checkpoint_holds_is_left_out_with_its_name(keras, name, tmp_path):
     def after(model):
