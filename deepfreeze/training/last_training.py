@@ -66,6 +66,18 @@ class LastTraining:
         now = None if steps is None else steps.now()
         raise set_back(run, last._step, now, who) if same else _another_optimizer(run, last._step, now, who)
 
+    @classmethod
+    def another_phase(
+        cls, run: str, run_id: str, steps: Steps | None, state: Callable[[], TrainingState], who: str
+    ) -> RunError | None:
+        """The error for a checkpoint of the run that does not fit the model, if the last training of this process there has trained the
+        same variables by another optimizer: the program has begun its next phase. None if that is not the cause. The arguments are those
+        of ``require_going_on``."""
+        last = _last.get(run_id)
+        if last is None or steps is None or steps.counter is last._counter() or not last._is_over(state()):
+            return None
+        return _another_optimizer(run, last._step, steps.now(), who)
+
     def _is_over(self, state: TrainingState) -> bool:
         """Whether the model of ``state`` has a variable that was trained."""
         return any(state.find(one) is not None for one in (alive() for alive in self._trained) if one is not None)
@@ -88,7 +100,7 @@ def set_back(run: str, before: int, now: int | None, who: str) -> RunError:
     return RunError(
         where=run,
         expected=f"a count of steps that goes on from {before}",
-        found=f"{now}: the optimizer's iterations were set back, and checkpoints are named by them",
+        found=f"{now}: the optimizer's iterations were set back, by load_weights for example, and checkpoints are named by them",
         todo=f"leave iterations as they are; to go on from an older step, call {restore} before the training begins; give a training that "
         f"counts anew a run of its own: {another_run(run, who)}",
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from deepfreeze.errors import StructureError
 from deepfreeze.format.attachment_tree import EPOCH
 from deepfreeze.format.position import Position
 from deepfreeze.format.run_file import Parent
@@ -46,8 +47,8 @@ class ModelStart(Start):
         checkpoint or a ``history`` is given. ``steps``: None if the model is not compiled yet, or its optimizers are not built:
         ``complete`` is called when they are; ``notify``: see ``Start.begin``; ``history``: ``ModelStart.history`` of this model's earlier
         start in the run; ``who``: the function that the user has called. Raises the errors of ``Start.begin`` and of
-        ``LastTraining.require_going_on``, and ``StructureError`` if the checkpoint is of another model; the run's lock is free again
-        then."""
+        ``LastTraining.require_going_on``, and ``StructureError`` if the checkpoint is of another model, or ``RunError`` if it is of an
+        earlier phase of this program; the run's lock is free again then."""
         values = _ModelValues(path, model, steps, attachments, world, notify, who)
         return cls.begin(path, values, world, notify, options.resume, options.local, history)
 
@@ -105,9 +106,16 @@ class _ModelValues:
         self._ready = None  # frees the checkpoint that was read before, so that two are never in memory at once
         world = self._world
         rank, size, optimizers = world.rank, world.size, self._steps is not None
-        self._ready = prepare(
-            self._model, self._path, step, rank, size, table, self._attachments, optimizers=optimizers
-        )
+        try:
+            self._ready = prepare(
+                self._model, self._path, step, rank, size, table, self._attachments, optimizers=optimizers
+            )
+        except StructureError as error:
+            run_id = Run.open(self._path).run_id
+            phase = LastTraining.another_phase(self._path, run_id, self._steps, self._state, self._who)
+            if phase is None:
+                raise
+            raise phase from error
 
     def assign(self, step: int) -> None:
         ready, self._ready = self._ready, None

@@ -59,6 +59,26 @@ def with_fresh_checkpoint(run):
 CHANGES = [thawed, other_part, recompiled]
 
 
+@kerases.cases([thawed, other_part], both=[thawed], name="change", often=[])
+def test_a_second_phase_with_a_callback_of_its_own_has_the_same_error(keras, change, tmp_path, monkeypatch):
+    """The checkpoint of the first phase does not fit: it has other slots."""
+    monkeypatch.chdir(tmp_path)
+    model = trainings.dense(keras)
+    model.layers[0].trainable = False
+    model.compile("adam", "mse", jit_compile=False)
+    fit(model, callback("runs-x"))
+    change(keras, model)
+    weights = model.get_weights()
+    with pytest.raises(deepfreeze.RunError, match=r'deepfreeze\.Checkpoint\("runs-x-phase-2"\)') as caught:
+        fit(model, callback("runs-x"))
+    assert caught.value.expected.endswith(f"up to step {FIRST}")
+    assert all((mine == theirs).all() for mine, theirs in zip(model.get_weights(), weights, strict=True))
+    # A model that shares no variable with the one that was trained is simply another one.
+    with pytest.raises(deepfreeze.StructureError):
+        fit(trainings.dense(keras, units=5), callback("runs-x"))
+    assert saved("runs-x") == [2, 3] and not os.path.exists("runs-x/abandoned")
+
+
 @kerases.cases(CHANGES, both=[thawed], name="change", often=[])
 def test_a_second_phase_in_the_same_run_is_an_error_and_moves_nothing(keras, change, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
