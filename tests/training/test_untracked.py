@@ -2,6 +2,7 @@
 
 import importlib
 import logging
+import threading
 import warnings
 
 import numpy as np
@@ -15,6 +16,7 @@ from deepfreeze.inspect.diff import diff
 from deepfreeze.inspect.verify import verify
 from deepfreeze.state import untracked
 from deepfreeze.store.run import Run
+from deepfreeze.thaw import awaited
 from tests.support import kerases, untracked_models
 from tests.support.untracked_models import MODELS
 
@@ -291,6 +293,7 @@ def test_values_that_no_variable_gets_are_named(keras, name, tmp_path):
     assert (
         "Variable, Variable#2, Variable#3, Variable#4, seen, even" in warning and "Nothing got these values" in warning
     )
+    assert awaited.left(other) == [], "a later fit must not get them"
 
 
 @FULL
@@ -324,6 +327,19 @@ def test_a_trained_weight_that_waits_in_vain_ends_the_fit(keras, name, eager, tm
 
 
 @FULL
+@kerases.cases(["nowhere"], both=["nowhere"])
+def test_a_built_optimizer_that_does_not_train_a_weight_ends_the_restore(keras, name, tmp_path):
+    """Nothing is left to hope for, so the model stays as it is."""
+    fit(make(keras, name, 1), tmp_path / "run", 0, 6, state="weights")
+    model = untracked_models.nowhere(keras, trains=False)
+    model.optimizer.build(model.trainable_variables)
+    before = model.get_weights()
+    with pytest.raises(deepfreeze.StructureError, match=r"only the checkpoint has deepfreeze/hidden\.gain"):
+        deepfreeze.restore(model, tmp_path / "run")
+    assert all(map(np.array_equal, model.get_weights(), before))
+
+
+@FULL
 @kerases.cases(["text"], both=["text"])
 def test_a_type_that_no_checkpoint_holds_is_left_out_with_its_name(keras, name, tmp_path):
     def after(model):
@@ -346,6 +362,25 @@ def test_a_loop_that_trains_what_nobody_can_find_is_refused_with_the_name(tmp_pa
     model.optimizer.build([*model.trainable_variables, untracked_models.box_of(model).gain])
     with pytest.raises(deepfreeze.UnsupportedError, match=r"also trains hidden/gain\. .*model\.gain = variable"):
         deepfreeze.capture(model.optimizer, model, tmp_path / "run", every=2, verbose=0)
+
+
+@FULL
+@pytest.mark.skipif(kerases.NAMES[-1] == "keras" and not kerases.KERAS_IS_2, reason="Keras 2 keeps names alone")
+def test_a_fit_that_trains_what_no_trace_can_find_is_refused_with_the_name(tmp_path):
+    """Its step can't be traced in another thread."""
+    keras = importlib.import_module(kerases.NAMES[-1])
+    model = make(keras, "nowhere", 1)
+    step = model.train_step
+
+    def here(data):
+        assert threading.current_thread() is threading.main_thread(), "not here"
+        return step(data)
+
+    model.train_step = here
+    model.optimizer.build([*model.trainable_variables, untracked_models.box_of(model).gain])
+    with pytest.raises(deepfreeze.UnsupportedError, match=r"deepfreeze\.Checkpoint: .*also trains hidden/gain\."):
+        fit(model, tmp_path / "run", 0, 3)
+    assert int(np.asarray(model.optimizer.iterations)) == 0
 
 
 @FULL
