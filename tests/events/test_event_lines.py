@@ -125,7 +125,8 @@ def test_of_a_file_without_holes_none_is_passed_over(opened):
     assert [file.behind_hole(at) for at in (0, 1, 4096, 9999, 10_000, 20_000)] == [0, 1, 4096, 9999, 10_000, 20_000]
 
 
-def test_log_says_how_many_lines_were_skipped(run, capsys):
+def test_log_says_how_many_lines_were_skipped(run, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "120")
     write(run, b"x" * (MAX_LINE + 1) + b"\n" + line(1) + b"\n" + b"y" * (MAX_LINE + 1))
     assert main(["log", str(run)]) == 0
     captured = capsys.readouterr()

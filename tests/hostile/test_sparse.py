@@ -52,7 +52,7 @@ except MemoryError:
 def limited(code, run, room=ROOM):
     """What the code prints, run behind ``LIMITED``."""
     command = [sys.executable, "-c", LIMITED + code, run, room]
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "200"}
     done = processes.run(command, env=env, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     return done

@@ -101,7 +101,8 @@ def test_every_chain_can_be_trained_and_is_drawn_again_by_its_seed():
         assert [attempt.kill is None for attempt in chain.attempts] == [False, False, False, True], chain
         for attempt in chain.attempts:
             assert Dealing(chain.items, attempt.ranks, attempt.shared, chain.last).batches(0) > 0, chain
-        assert (chain.undisturbed is not None) == (chain.kind in ("same", "other ranks")), chain
+        if chain.kind != "other batches":  # its batches may be equal by chance
+            assert (chain.undisturbed is not None) == (chain.kind in ("same", "other ranks")), chain
         assert chain.one_world == (chain.kind == "same"), chain
 
 
