@@ -125,7 +125,7 @@ def test_python_s_files_honour_the_umask_and_are_never_world_writable(tmp_path, 
 
 
 @pytest.mark.tensorflow
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_training_s_files_are_never_world_writable_even_with_umask_000(tmp_path):
     node = tmp_path / "node"
     node.mkdir()

@@ -59,6 +59,7 @@ def assert_all_skip_what_one_has_no_room_for(job, folder, slow):
     assert steps(folder) == first["steps"], "all that was taken counts"
 
 
+@pytest.mark.full
 @pytest.mark.timing
 def test_a_checkpoint_that_one_rank_has_no_room_for_is_skipped_by_all(two, tmp_path):
     assert_all_skip_what_one_has_no_room_for(two, tmp_path, slow=1)

@@ -104,6 +104,7 @@ def run(tmp_path):
     return files.write_run(tmp_path / "run")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cut", [True, False], ids=["own-extent", "shared-extent"])
 def test_what_lies_between_tensors_is_checked_and_not_kept(run, cut):
     """As a restore reads: all tensors, and HDF5's own bytes between them."""
@@ -140,6 +141,7 @@ def test_a_restore_takes_no_memory_for_a_tensor_that_the_model_has_not(run, api)
     assert all(np.array_equal(one, other) for one, other in zip(before, model.get_weights(), strict=True))
 
 
+@pytest.mark.full
 def test_records_are_read_one_by_one(run):
     """Each has a value of zeros that nobody wants. All of them together are more than the process may take."""
     made = files.sample(RANKS, version=2)
@@ -152,6 +154,7 @@ print(verify(run).ok, len(saved_states(run, 40)), sorted(deepfreeze.read(run, 40
     assert limited(code, run).stdout == f"True {RANKS} {sorted(made.values)}\n"
 
 
+@pytest.mark.slow
 def test_a_line_of_a_file_of_events_that_has_no_end_is_skipped(run):
     (run / "events").mkdir()
     file = run / "events" / f"{files.ATTEMPT}.jsonl"

@@ -129,11 +129,9 @@ SLOW = {"file_size": 400_000, "chunk_bytes": 8192, "writers": 1, "commit_timeout
 SLOW_WRITES = "delay=200:pwrite:model.weights.h5:1+"
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.timing
-@pytest.mark.parametrize(
-    "local", [True, pytest.param(False, marks=pytest.mark.full)], ids=["local-tier", "store-alone"]
-)
+@pytest.mark.parametrize("local", [True, False], ids=["local-tier", "store-alone"])
 def test_a_slow_rank_is_waited_for_while_its_bytes_move(tmp_path, library, local):
     """A rank that writes for longer than the bound is waited for as long as its bytes move."""
     with ranks(library, "", SLOW_WRITES, "") as group:
@@ -150,11 +148,9 @@ def test_a_slow_rank_is_waited_for_while_its_bytes_move(tmp_path, library, local
         assert list(committed(tmp_path / "run")) == [10, 20]
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.timing
-@pytest.mark.parametrize(
-    "hangs", ["delay=900000", pytest.param("sigstop", marks=pytest.mark.full)], ids=["store", "process"]
-)
+@pytest.mark.parametrize("hangs", ["delay=900000", "sigstop"], ids=["store", "process"])
 def test_a_rank_that_hangs_is_waited_for_until_the_bound_and_named(tmp_path, library, hangs):
     """A rank that hangs half-way is waited for until the bound, and named."""
     bound = {"commit_timeout": 6.0}  # of which its bytes move for a quarter

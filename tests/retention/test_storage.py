@@ -95,6 +95,7 @@ def test_a_run_with_room_to_spare_is_not_looked_at_each_time():
     assert not one.has_room(), "7 more than the 2 that were there"
 
 
+@pytest.mark.slow
 def test_a_rule_is_asked_again_while_training_waits():
     """Somebody may have removed a tag."""
     keeper = Keeper(*[taken(3)] * 70, taken(2))
