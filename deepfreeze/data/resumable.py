@@ -87,7 +87,8 @@ class Resumable(PlacedInput):
         self._threads = arguments.whole_number("threads=", threads, 0, 1024)
         self._order: tuple[int, np.ndarray] | None = None  # an epoch, and its order
         self._fingerprint: int | None = None
-        self._weighted = False  # whether batches have sample weights; once they have them, all later ones have
+        # The calls of a model whose batches have sample weights: once they have them, all later ones have.
+        self._weighted: set[str] = set()
         self._left_out_is_told = False
         self._dealing()
 
@@ -190,8 +191,8 @@ class Resumable(PlacedInput):
         dealing = self._dealing()
         if use == PREDICT:  # each rank has all items
             dealing = replace(dealing, ranks=1, global_batch=dealing.global_batch // dealing.ranks, last="weighted")
-        else:
-            self._weighted |= dealing.needs_weights(0) or dealing.needs_weights(place.items)
+        elif dealing.needs_weights(0) or dealing.needs_weights(place.items):
+            self._weighted.add(use)
         return Batches(
             source=self._source,
             order=self._order_of(place.epoch) if use == FIT and self._shuffle else None,
@@ -201,7 +202,7 @@ class Resumable(PlacedInput):
             epoch=place.epoch,
             done=place.items,
             augment=self._augment,
-            weighted=self._weighted and use != PREDICT,
+            weighted=use in self._weighted,
         )
 
     def _order_of(self, epoch: int) -> np.ndarray:

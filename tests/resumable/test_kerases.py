@@ -220,6 +220,17 @@ def test_predictions_within_a_fit_on_uneven_shares_do_not_end_it(keras, beside):
     assert len(seen(model)) == 10
 
 
+@kerases.one_will_do
+def test_evaluate_may_come_before_the_uneven_rest_of_an_epoch(keras):
+    """Its batches are those of a whole epoch, which need no weights."""
+    data, model = Resumable(numbers(24), 2, rank=0, ranks=4), recording(keras)
+    data.begin(0, 18)
+    model.evaluate(data, verbose=0)
+    model.fit(data, epochs=1, verbose=0)
+    model.evaluate(data, verbose=0)
+    assert len(seen(model)) == 2
+
+
 def test_weights_that_keras_was_not_shown_are_refused(keras):
     data, model = Resumable(numbers(24), 2, rank=0, ranks=4), recording(keras)
 
