@@ -27,6 +27,7 @@ OURS = {
     "one._terms",
     "lock._key",
     "lock._pid",
+    "sys._current_frames",
     "sys._getframe",
     "checkpoint._training",
     "last._counter",
