@@ -57,7 +57,7 @@ class Place:
         """Makes what these tests need, before the first of them is run."""
 
     def run(self, tests):
-        """Runs these tests, in the child. Returns an exit code."""
+        """Runs these tests, in the child. Returns an exit code. A subclass for each language says how."""
         raise NotImplementedError
 
     def bound(self, module, tests):

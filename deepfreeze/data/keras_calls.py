@@ -43,7 +43,7 @@ def goes_over(frame: FrameType) -> bool:
 
 
 def is_kerases(frame: FrameType) -> bool:
-    """Whether this ``frame`` runs code of a Keras."""
+    """True if this ``frame`` runs code of a Keras."""
     return str(frame.f_globals.get("__name__")).partition(".")[0] in _KERASES
 
 

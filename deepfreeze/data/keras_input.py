@@ -116,7 +116,7 @@ class KerasInput:
         """Keras has ended a pass. Nothing is to be done: the next one begins by itself."""
 
     def _seen(self, batches: Shown) -> Shown:
-        """Those of which Keras is told the number: it looks at them too, also where a pass has fewer."""
+        """The batches of which Keras is told the number. Keras looks at them too, also where a pass has fewer."""
         return batches.whole if self._counted else batches
 
     def _look(self, index: int, asker: FrameType) -> Any:

@@ -17,7 +17,7 @@ class Pass(Protocol):
 
     @property
     def finished(self) -> bool:
-        """Whether all batches were taken, or ``stop`` was called."""
+        """True if all batches were taken, or ``stop`` was called."""
 
     def __iter__(self) -> Iterator[Any]: ...
 
@@ -26,8 +26,9 @@ class Pass(Protocol):
 
 
 class Passes:
-    """Which generator has which pass. The pass that trains is known until the next one that trains begins, however many ``evaluate`` and
-    ``predict`` come in between. Of the others the last few are known: those that are finished are forgotten first. Not thread-safe."""
+    """The passes of an input, each with the generator that goes over it. The pass that trains is known until the next one that trains
+    begins, however many ``evaluate`` and ``predict`` come in between. Of the others the last few are known: those that are finished are
+    forgotten first. Not thread-safe."""
 
     def __init__(self) -> None:
         self._last: tuple[FrameType, Pass] | None = None  # that trains
@@ -40,7 +41,7 @@ class Passes:
 
     @property
     def training(self) -> bool:
-        """Whether a pass that trains has batches left."""
+        """True if a pass that trains has batches left."""
         return self._last is not None and not self._last[1].finished
 
     def stop_training(self) -> None:

@@ -94,7 +94,7 @@ class PlacedInput(KerasInput):
 
     @property
     def begun(self) -> bool:
-        """Whether some items of ``next_epoch`` are trained already."""
+        """True if some items of ``next_epoch`` are trained already."""
         with self._lock:
             return self._standing.upcoming(self._dealing()).items > 0
 

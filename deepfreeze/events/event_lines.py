@@ -1,5 +1,5 @@
-"""Reads the lines of a file of events (docs/format.md, "Events") piece by piece, because anybody may have written the file, and made it as
-long as he likes."""
+"""Reads the lines of a file of events (docs/format.md, "Events") piece by piece, because anybody may have written the file, of any
+length."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def parse(line: bytes) -> dict[str, Any] | None:
 
 
 def _is_flat(value: Any, levels: int) -> bool:
-    """Whether a value has at most so many levels of lists and objects: whoever shows it goes down into them."""
+    """True if ``value`` has at most ``levels`` levels of lists and objects. Functions that show a value call themselves for each level."""
     if not isinstance(value, (list, dict)):
         return True
     inner = value.values() if isinstance(value, dict) else value
@@ -75,5 +75,5 @@ def _is_flat(value: Any, levels: int) -> bool:
 
 
 def is_number(value: Any) -> TypeGuard[float]:
-    """Whether a member is a number that a float can hold: no text, no true, no NaN, no integer of hundreds of digits."""
+    """True if ``value`` is a number that a float can hold: no text, no true, no NaN, no integer of hundreds of digits."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= sys.float_info.max

@@ -246,7 +246,7 @@ class Appending:
 
 
 def _has_bytes(file: Path, data: bytes) -> bool:
-    """Whether the file is there with these bytes. A link to such a file is none: no reader follows it."""
+    """True if the file is there with these bytes. A link to such a file does not count: no reader follows it."""
     try:
         return files.read_small(file, len(data)) == data
     except (OSError, CorruptError):
