@@ -201,6 +201,11 @@ def _spec(variable: Any, role: str, name: str) -> TensorSpec:
     return TensorSpec(name, dtype, tuple(int(n) for n in shape), role)
 
 
+def listed_bytes(model: Any) -> int:
+    """The bytes of all variables that the model lists."""
+    return sum(_spec(variable, RANK_LOCAL, variable_name(variable)).nbytes for variable in listed_variables(model))
+
+
 def unique_name(name: str, taken: set[str]) -> str:
     """``name``, or the first of ``name#2``, ``name#3``, ... if ``name`` is in ``taken``. The result is added to ``taken``."""
     candidate, n = name, 1

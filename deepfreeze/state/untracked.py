@@ -28,13 +28,14 @@ def trained(model: Any) -> list[Any]:
     built with them; then those that a trace has shown (``state/applied``), and those that an optimizer of Keras 2 has names for."""
     known = {id(one) for one in [*model.trainable_variables, *model.variables]}
     found: list[Any] = []
-    chains = [_chain(optimizer) for optimizer in optimizers(model).values()]
+    of_model = optimizers(model).values()
+    chains = [_chain(optimizer) for optimizer in of_model]
     lists = [private_api.trained_variables(one) for chain in chains for one in chain]
     for variable in [one for variables in lists for one in variables] + _applied(model):
         if id(variable) not in known:
             known.add(id(variable))
             found.append(variable)
-    lost = {key for optimizer in optimizers(model).values() for key in _lost(model, optimizer)}
+    lost = {key for optimizer in of_model for key in _lost(model, optimizer)}
     if lost:
         # Rarely so, and the only case in which the whole model is searched.
         found += [one for _, one in reachable(model, "model") if private_api.key_of(one) in lost]

@@ -27,7 +27,7 @@ from deepfreeze.state.attachments import PATH_1, Attachments, SavedAttachments
 from deepfreeze.state.derived_state import PREDICT, TEST, TRAIN, DerivedState, objects_of
 from deepfreeze.state.keras_objects import framework_of, optimizer_variables, optimizers
 from deepfreeze.state.supported import require_supported
-from deepfreeze.state.training_state import TrainingState
+from deepfreeze.state.training_state import TrainingState, listed_bytes
 from deepfreeze.state.unbuilt import unbuilt_layers
 from deepfreeze.state.vocabularies import vocabularies_of, warning_of_others
 from deepfreeze.store.catalog import CheckpointInfo, marks_of, parent_of
@@ -222,10 +222,7 @@ def prepare(
 def _is_far_larger(placed: list[Placed], model: Any) -> bool:
     """Whether these tensors take far more bytes than a model and its optimizer: then they are another model's, or hostile."""
     nbytes = sum(one.nbytes for one in placed)
-    if nbytes <= _SMALL:
-        return False
-    weights = TrainingState.of(model, "weights").tensors
-    return nbytes > _SMALL + _TIMES * sum(one.spec.nbytes for one in weights)
+    return nbytes > _SMALL and nbytes > _SMALL + _TIMES * listed_bytes(model)
 
 
 def variables_of(reader: TensorReader, model: Any) -> dict[str, Any]:
