@@ -22,7 +22,7 @@ from project import ROOT, VENV, Failure, environment, main, part_of, say
 
 LISTED = ROOT / "tests" / "mutants.txt"
 _POWER = ["crash/test_power_loss.py::test_what_python_has_made_survives_a_loss_of_power"]
-# For each module the tests that may kill its mutants, the fastest first. These modules write files, and are changed if none is named.
+# For each module the tests that are nearest to it, the fastest first. These modules write files, and are changed if none is named.
 WRITERS = {
     "store/durable.py": ["store/test_durable.py", *_POWER],
     "store/posix_store.py": [
@@ -79,9 +79,15 @@ OTHERS = {
 
 
 def tests_of(module):
-    """The tests that may kill a module's mutants."""
+    """The tests that may kill a module's mutants, the nearest first. Those of a module of the store are followed by all tests of the store
+    that need no TensorFlow, and by those of links: a new test counts without a line here."""
     if module in WRITERS:
-        return WRITERS[module]
+        if not module.startswith("store/"):
+            return WRITERS[module]
+        files = [
+            one for one in sorted((ROOT / "tests/store").glob("test_*.py")) if "mark.tensorflow" not in one.read_text()
+        ]
+        return list(dict.fromkeys([*WRITERS[module], *(f"store/{one.name}" for one in files), "hostile/test_links.py"]))
     for begin, tests in OTHERS.items():
         if module.startswith(begin):
             return tests

@@ -82,10 +82,7 @@ Status DirMeeting::SealedTogether(const Record& own, const NodeRanks& ranks, con
     together_.insert(step);
   }
   DF_RETURN_IF_ERROR(Publish(env_, path, records, seal, std::move(file)));
-  DF_RETURN_IF_ERROR(env_->SyncDir(directory));
-  const MutexLock lock(&mutex_);
-  together_.erase(step);
-  return {};
+  return env_->SyncDir(directory);
 }
 
 Status DirMeeting::Failed(int64_t step, const std::string& why) {

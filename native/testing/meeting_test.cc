@@ -1,6 +1,7 @@
 // Where ranks meet: what each learns of the others, and what the looks cost with many ranks.
 #include <unistd.h>
 
+#include <filesystem>
 #include <memory>
 #include <vector>
 
@@ -240,6 +241,20 @@ void ATextThatCanNotBeReadSaysNothing() {
   CHECK(verdict == Verdict::kSuperseded);
 }
 
+// As long as the run can't be asked whether the step has failed nothing is known of it.
+void AFailureThatCanNotBeLookedForIsNoNews() {
+  Ranks ranks(2);
+  ranks.SealAll(1);
+  CHECK_OK(ranks.meetings[0]->Failed(1, "no space"));
+  FaultEnv env(Env::Posix(), FaultsOf("fail=EIO:stat:.failed-:1"), "");
+  DirMeeting meeting(&env, ranks.run.path(), Ranks::At(0, 1, 2));
+  Verdict verdict = Verdict::kCommitted;
+  std::string why;
+  CHECK(meeting.Look(1, &verdict, &why).transient() && verdict == Verdict::kPending);
+  CHECK_OK(meeting.Look(1, &verdict, &why));
+  CHECK(verdict == Verdict::kFailed);
+}
+
 void OnlyTheWholeTextTellsThatAStepIsSuperseded() {
   int64_t by = 0;
   for (const char* text : {"", "superseded", "superseded by step ", "superseded by step x", "superseded by step 4 ",
@@ -288,6 +303,40 @@ void ALookCostsTheSameHoweverManyRanksAndStepsThereAre() {
   CHECK(costs[0] == costs[1] && costs[0] <= 3);
 }
 
+// Steps whose end the rank has seen are asked for no more, by the looks at those that are left.
+void ALookCostsTheSameHoweverManyStepsHaveEnded() {
+  std::vector<uint64_t> costs;
+  for (const int64_t newest : {2, 40}) {
+    Ranks ranks(2);
+    std::string why;
+    for (int64_t step = 1; step <= newest; ++step) ranks.SealAll(step);
+    for (int64_t step = 2; step <= newest; ++step) {
+      CHECK_OK(ranks.meetings[0]->Failed(step, "no space"));
+      CHECK(ranks.Look(1, step, &why) == Verdict::kFailed);
+    }
+    std::filesystem::remove_all(Join(ranks.run.path(), PartialName(1, Id{})));
+    CountEnv& env = *ranks.envs[1];
+    const uint64_t before = env.calls();
+    CHECK(ranks.Look(1, 1, &why) == Verdict::kPending);
+    costs.push_back(env.calls() - before);
+  }
+  CHECK(costs[0] == costs[1]);
+}
+
+void ABeatCostsOneRename() {
+  Ranks ranks(1);
+  ranks.Write(1);
+  CountEnv& env = *ranks.envs[0];
+  for (uint64_t beat = 1; beat <= 3; ++beat) {
+    const uint64_t before = env.calls();
+    ranks.meetings[0]->Beat(1, beat);
+    CHECK_EQ(env.calls() - before, 1U);
+    for (uint64_t other = 1; other <= 3; ++other) {
+      CHECK_EQ(ranks.Exists(Join(PartialName(1, Id{}), AliveName(0, other))), other == beat);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace deepfreeze
 
@@ -308,8 +357,11 @@ int main() {
   NobodyTakesAnAnswerForAFailure();
   AnEmptyTextSaysWhatTheNewerStepsDo();
   ATextThatCanNotBeReadSaysNothing();
+  AFailureThatCanNotBeLookedForIsNoNews();
   OnlyTheWholeTextTellsThatAStepIsSuperseded();
   AStepThatIsNotThereYetIsNotTakenForACommittedOne();
   AnotherAttemptDecidesNothing();
   ALookCostsTheSameHoweverManyRanksAndStepsThereAre();
+  ALookCostsTheSameHoweverManyStepsHaveEnded();
+  ABeatCostsOneRename();
 }

@@ -119,6 +119,61 @@ void ALateRankHoldsNoOtherRecordBack() {
   }
 }
 
+// The records of ranks 0 and 1, in the form in which they are sealed together.
+std::string RecordsOfTwo(const Ranks& ranks, int64_t step) {
+  return EncodeRecord(ranks.RecordOf(0, step)) + EncodeRecord(ranks.RecordOf(1, step));
+}
+
+// A file that the rank has begun to write itself is not taken for another rank's.
+void ARankGoesOnWithTheFileThatItHasBegun() {
+  for (const std::string call : {"pwrite", "fsync", "fsync_dir"}) {
+    Ranks ranks(2, 2);
+    ranks.Write(1);
+    const std::string where = call == "fsync_dir" ? ".partial-" : ".record";
+    FaultEnv env(Env::Posix(), FaultsOf("fail=EIO:" + call + ":" + where + ":1"), "");
+    DirMeeting meeting(&env, ranks.run.path(), Ranks::At(1, 1, 2));
+    Seal seal = Seal::kByAnother;
+    CHECK(!meeting.SealedTogether(ranks.RecordOf(1, 1), {0, 1, 1}, RecordsOfTwo(ranks, 1), &seal).ok());
+    CHECK(seal == (call == "fsync_dir" ? Seal::kSeen : Seal::kUnseen));
+    CHECK_OK(meeting.SealedTogether(ranks.RecordOf(1, 1), {0, 1, 1}, RecordsOfTwo(ranks, 1), &seal));
+    CHECK(seal == Seal::kSeen);
+    CHECK(Records(ranks, PartialName(1, Id{})) == Names{"ranks-00000-00001-1.record"});
+    CHECK_EQ(ranks.Roll(0, 1, 2), "");
+  }
+}
+
+// The rank that has sealed for its node is told of a step that was committed, replaced and removed.
+void ARankKnowsTheStepsThatItHasSealedForItsNode() {
+  Ranks ranks(2, 2);
+  DirMeeting meeting(Env::Posix(), ranks.run.path(), Ranks::At(1, 1, 2));
+  Seal seal = Seal::kUnseen;
+  for (int64_t step = 1; step <= 2; ++step) {
+    ranks.Write(step);
+    CHECK_OK(meeting.SealedTogether(ranks.RecordOf(1, step), {0, 1, 1}, RecordsOfTwo(ranks, step), &seal));
+    ranks.CommitStep(step);
+  }
+  CHECK_OK(PosixStore(Env::Posix(), ranks.run.path()).Remove(1, Id{}));
+  Verdict verdict = Verdict::kPending;
+  std::string why;
+  CHECK_OK(meeting.Look(1, &verdict, &why));
+  CHECK(verdict == Verdict::kCommitted);
+}
+
+// A rank that can write neither its node's records nor its own says so, unless its next try may succeed.
+void ARankThatCanWriteNoRecordTellsTheOthers() {
+  for (const std::string error : {"EROFS", "EIO"}) {
+    Ranks ranks(2, 2);
+    ranks.Write(1);
+    FaultEnv env(Env::Posix(), FaultsOf("fail=" + error + ":open:.record.tmp:1+"), "");
+    DirMeeting meeting(&env, ranks.run.path(), Ranks::At(1, 1, 2));
+    Seal seal = Seal::kUnseen;
+    const Status status = meeting.SealedTogether(ranks.RecordOf(1, 1), {0, 1, 1}, RecordsOfTwo(ranks, 1), &seal);
+    CHECK(!status.ok() && seal == Seal::kSeen);
+    CHECK_EQ(ranks.Exists(Join(PartialName(1, Id{}), FailedName(1))), !status.transient());
+    CHECK_EQ(status.transient(), error == "EIO");
+  }
+}
+
 // Records in both kinds of files, and files that are not what their names say.
 void ACommitTakesEachRecordOnceAndNoOther() {
   for (const std::string damage : {"", "cut", "flip", "swap", "more"}) {
@@ -200,6 +255,9 @@ int main() {
   TheLastRankOfANodeWritesTheRecordsOfAll();
   RecordsThatCanNotBeTogetherAreFilesOfTheirOwn();
   ALateRankHoldsNoOtherRecordBack();
+  ARankGoesOnWithTheFileThatItHasBegun();
+  ARankKnowsTheStepsThatItHasSealedForItsNode();
+  ARankThatCanWriteNoRecordTellsTheOthers();
   ACommitTakesEachRecordOnceAndNoOther();
   WhateverCallFailsTheRanksOfANodeAgree();
 }
