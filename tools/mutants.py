@@ -79,19 +79,25 @@ OTHERS = {
 
 
 def tests_of(module):
-    """The tests that may kill a module's mutants, the nearest first. Those of a module of the store are followed by all tests of the store
-    that need no TensorFlow, and by those of links: a new test counts without a line here."""
+    """The tests that are nearest to a module."""
     if module in WRITERS:
-        if not module.startswith("store/"):
-            return WRITERS[module]
-        files = [
-            one for one in sorted((ROOT / "tests/store").glob("test_*.py")) if "mark.tensorflow" not in one.read_text()
-        ]
-        return list(dict.fromkeys([*WRITERS[module], *(f"store/{one.name}" for one in files), "hostile/test_links.py"]))
+        return WRITERS[module]
     for begin, tests in OTHERS.items():
         if module.startswith(begin):
             return tests
     raise Failure(f"which tests are about {module}? tools/mutants.py needs a line for it in OTHERS")
+
+
+def further_tests_of(module):
+    """The tests that may kill what the nearest ones miss: of a module of the store, all other tests of the store that need no TensorFlow,
+    and those of links, so that a new test counts without a line here."""
+    if module not in WRITERS or not module.startswith("store/"):
+        return []
+    files = [
+        one for one in sorted((ROOT / "tests/store").glob("test_*.py")) if "mark.tensorflow" not in one.read_text()
+    ]
+    names = [*(f"store/{one.name}" for one in files), "hostile/test_links.py"]
+    return [one for one in names if one not in WRITERS[module]]
 
 
 def kind_of(module):
@@ -105,8 +111,9 @@ def mutants_of(module):
     return make.mutations(module, kind_of(module).plain(module))
 
 
-def verdicts(places, wanted, bounds):
-    """Runs the tests of these mutants, (name, module, source) each; returns what has become of each, by name: see ``Place.poll``."""
+def verdicts(places, wanted, tests_of):
+    """Runs their tests on these mutants, (name, module, source) each; returns what has become of each, by name: see ``Place.poll``."""
+    bounds = {module: places[0].bound(module, tests_of(module)) for module in {module for _, module, _ in wanted}}
     found, busy, waiting, begun = {}, {}, list(wanted), time.monotonic()
     while waiting or busy:
         for place in places:
@@ -140,8 +147,11 @@ def tested(wanted, jobs):
             try:
                 for place in places:
                     place.prepare({test for module in modules for test in tests_of(module)})
-                bounds = {module: places[0].bound(module, tests_of(module)) for module in modules}
-                found |= verdicts(places, chosen, bounds)
+                found |= verdicts(places, chosen, tests_of)
+                alive = [one for one in chosen if found[one[0]] == "survived" and further_tests_of(one[1])]
+                if alive:
+                    say("      these once more, with further tests:")
+                    found |= verdicts(places, alive, further_tests_of)
             finally:
                 for place in places:
                     place.stop()

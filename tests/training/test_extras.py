@@ -391,15 +391,18 @@ def test_a_new_rank_gets_generators_of_its_own(tmp_path):
     reseed(3)
     extras = Attachments(None, ProcessGenerators())
     saved = SavedAttachments({0: extras.take(1)}, 1, "record")
+    reseed(4)
+    other = SavedAttachments({0: extras.take(1)}, 1, "record")
 
-    def draws(rank):
+    def draws(rank, saved=saved):
         extras.load(saved, rank, rank + 1)
         of_tensorflow = tf.random.get_global_generator().uniform(()), tf.random.uniform(())
         return random.random(), np.random.random(), *map(float, of_tensorflow)
 
     assert draws(0) == draws(0) and draws(5) == draws(5)
     several = [draws(rank) for rank in (0, 4, 5)]
-    assert all(len(set(kind)) == 3 for kind in zip(*several, strict=True))
+    several.append(draws(5, other))  # of a job with other states
+    assert all(len(set(kind)) == 4 for kind in zip(*several, strict=True))
 
 
 @pytest.mark.parametrize(("rank", "world", "told"), [(0, 2, True), (1, 2, False), (0, 4, False), (0, 5, False)])
