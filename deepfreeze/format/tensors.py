@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -72,7 +73,7 @@ class TensorSpec:
         """Number of elements."""
         return math.prod(self.shape)
 
-    @property
+    @cached_property  # a restore asks a dozen times for each of a model's tensors
     def nbytes(self) -> int:
         """Size in bytes."""
         return self.size * self.itemsize

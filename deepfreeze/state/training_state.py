@@ -150,16 +150,21 @@ def _tensors(
     earlier = {id(tensor.variable): tensor for tensor in before}
     for variable, kind, optimizer, name in _variables(model, what):
         if id(variable) not in seen:
-            seen |= {id(variable), id(tf_variable(variable))}
+            inner = tf_variable(variable)  # Keras looks up a scope for it: asked once
+            seen.add(id(variable))
+            seen.add(id(inner))
+            if kind == SLOT and not len(inner.shape):
+                kind = COUNT
             name = unique_name(name, names)
             one = earlier.get(id(variable))
             if one is None or (one.kind, one.optimizer, one.spec.name) != (kind, optimizer, name):
-                one = StateTensor(variable, _spec(variable, ROLES[kind], name), kind, optimizer)
+                one = StateTensor(variable, _spec(inner, ROLES[kind], name), kind, optimizer)
             yield one
 
 
 def _variables(model: Any, what: str) -> Iterator[tuple[Any, str, str, str]]:
-    """(variable, kind, optimizer, name) of each variable, in the state's order. A variable may come twice: its first row counts."""
+    """(variable, kind, optimizer, name) of each variable, in the state's order; an optimizer's scalars are among its slots. A variable may
+    come twice: its first row counts."""
     for variable in [*model.trainable_variables, *untracked.trained(model)]:
         yield variable, WEIGHT, "", variable_name(variable)
     # A tf.Module lists the variables of optimizers among its own.
@@ -168,7 +173,7 @@ def _variables(model: Any, what: str) -> Iterator[tuple[Any, str, str, str]]:
         for variable in optimizer_variables(optimizer):
             of_optimizers.add(id(variable))
             if what == "full":
-                yield variable, SLOT if len(tf_variable(variable).shape) else COUNT, owner, variable_name(variable)
+                yield variable, SLOT, owner, variable_name(variable)
     metrics = [variable for metric in getattr(model, "metrics", ()) for variable in metric.variables]
     own_seeds = seeds(model)
     others = of_optimizers | {id(variable) for variable in metrics} | {id(variable) for _, variable in own_seeds}
@@ -185,9 +190,9 @@ def _variables(model: Any, what: str) -> Iterator[tuple[Any, str, str, str]]:
         yield variable, GENERATOR if untracked.is_generator(variable) else WRITTEN, "", variable_name(variable)
 
 
-def _spec(variable: Any, role: str, name: str) -> TensorSpec:
-    tensor = tf_variable(variable)
-    dtype = getattr(tensor.dtype, "name", None) or str(tensor.dtype).removeprefix("torch.")
+def _spec(inner: Any, role: str, name: str) -> TensorSpec:
+    """``inner``: what ``tf_variable`` returns of the variable, whose own ``shape`` Keras makes anew each time."""
+    dtype = getattr(inner.dtype, "name", None) or str(inner.dtype).removeprefix("torch.")
     if dtype not in DTYPES:
         raise UnsupportedError(
             where=f"variable {name}",
@@ -195,15 +200,15 @@ def _spec(variable: Any, role: str, name: str) -> TensorSpec:
             found=dtype,
             todo="keep this variable out of the model's saved state, or store it in one of these dtypes",
         )
-    shape = tensor.shape
-    if None in tuple(shape):  # of a lookup of Keras 2, whose vocabulary may grow: the shape is that of the value
-        shape = np.asarray(tensor).shape
-    return TensorSpec(name, dtype, tuple(int(n) for n in shape), role)
+    shape = tuple(inner.shape)
+    if None in shape:  # of a lookup of Keras 2, whose vocabulary may grow: the shape is that of the value
+        shape = np.asarray(inner).shape
+    return TensorSpec(name, dtype, tuple(map(int, shape)), role)
 
 
 def listed_bytes(model: Any) -> int:
     """The bytes of all variables that the model lists."""
-    return sum(_spec(variable, RANK_LOCAL, variable_name(variable)).nbytes for variable in listed_variables(model))
+    return sum(_spec(tf_variable(one), RANK_LOCAL, "").nbytes for one in listed_variables(model))
 
 
 def unique_name(name: str, taken: set[str]) -> str:

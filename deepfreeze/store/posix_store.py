@@ -178,7 +178,6 @@ class PosixStore(Store):
 
     def make(self) -> bool:
         root, made = self.path, False
-        self._refuse_too_long()
         try:
             os.mkdir(root, DIRECTORY_MODE)
             made = True

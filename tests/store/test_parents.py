@@ -9,7 +9,7 @@ import pytest
 
 from deepfreeze.errors import CorruptError, RunError
 from deepfreeze.format import names
-from deepfreeze.store import durable, file_system, parents
+from deepfreeze.store import durable, file_system
 from deepfreeze.store.posix_store import PosixStore
 from deepfreeze.store.writable_run import WritableRun
 
@@ -203,5 +203,5 @@ def test_a_run_whose_identity_is_lost_stays_with_what_is_above_it(tmp_path):
 def test_all_directories_above_are_opened_anew_from_the_top(tmp_path, monkeypatch):
     opened, real = [], os.open
     monkeypatch.setattr(os, "open", lambda path, *more: (opened.append(Path(path)), real(path, *more))[1])
-    parents.look_anew(tmp_path / "none" / "run")
+    PosixStore(tmp_path / "none" / "run").refresh()
     assert opened[0] == Path("/") and opened[-3:] == [tmp_path, tmp_path / "none", tmp_path / "none" / "run"]

@@ -1,5 +1,6 @@
 """Restore is all or nothing. The model is a stand-in: what the probe says of a real one is tested with Keras."""
 
+import dataclasses
 import types
 from dataclasses import dataclass
 
@@ -104,7 +105,7 @@ def replace(name, **changes):
     def change(slots):
         for slot in slots:
             if slot.spec.name == name:
-                slot.spec = TensorSpec(**{**vars(slot.spec), **changes})
+                slot.spec = dataclasses.replace(slot.spec, **changes)
         return slots
 
     return change

@@ -150,7 +150,7 @@ def test_ranks_with_different_vocabularies_are_named():
 @pytest.mark.parametrize(
     ("package", "name"),
     [
-        pytest.param(package, name, marks=[] if (package, name) == ("keras", "TextVectorization") else pytest.mark.full)
+        pytest.param(package, name, marks=[] if name == "TextVectorization" else pytest.mark.full)
         for package in kerases.NAMES
         for name in ("TextVectorization", "IndexLookup of words")
     ],

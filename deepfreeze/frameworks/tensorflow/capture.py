@@ -244,8 +244,10 @@ class TensorFlowCapture:
 
     def _note_written(self) -> None:
         """Asks the graph what the step writes that nobody lists, and keeps the answer with the model."""
-        state = TrainingState.of(self._model)  # the full one, whatever is captured
-        written = written_by(tf.compat.v1.get_default_graph(), state)
+        graph = tf.compat.v1.get_default_graph()
+        with tf.init_scope():  # the shape of a lookup of Keras 2 is that of its value
+            state = TrainingState.of(self._model)  # the full one, whatever is captured
+        written = written_by(graph, state)
         if written is None:
             return
         known = [one for one in untracked.written(self._model) if state.find(one) is not None]
