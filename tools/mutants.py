@@ -89,8 +89,8 @@ def tests_of(module):
 
 
 def further_tests_of(module):
-    """The tests that may kill what the nearest ones miss: of a module of the store, all other tests of the store that need no TensorFlow,
-    and those of links, so that a new test counts without a line here."""
+    """The tests that may kill what the nearest ones miss. A module of the store has all other tests of the store that need no TensorFlow,
+    and those of links. So a new test counts without a line here."""
     if module not in WRITERS or not module.startswith("store/"):
         return []
     files = [
@@ -150,7 +150,7 @@ def tested(wanted, jobs):
                 found |= verdicts(places, chosen, tests_of)
                 alive = [one for one in chosen if found[one[0]] == "survived" and further_tests_of(one[1])]
                 if alive:
-                    say("      these once more, with further tests:")
+                    say(f"      {len(alive)} survivors once more, with further tests")
                     found |= verdicts(places, alive, further_tests_of)
             finally:
                 for place in places:

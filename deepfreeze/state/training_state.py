@@ -150,7 +150,7 @@ def _tensors(
     earlier = {id(tensor.variable): tensor for tensor in before}
     for variable, kind, optimizer, name in _variables(model, what):
         if id(variable) not in seen:
-            inner = tf_variable(variable)  # Keras looks up a scope for it: asked once
+            inner = tf_variable(variable)  # Keras looks for a scope each time that it is asked
             seen.add(id(variable))
             seen.add(id(inner))
             if kind == SLOT and not len(inner.shape):
@@ -208,7 +208,7 @@ def _spec(inner: Any, role: str, name: str) -> TensorSpec:
 
 def listed_bytes(model: Any) -> int:
     """The bytes of all variables that the model lists."""
-    return sum(_spec(tf_variable(one), RANK_LOCAL, "").nbytes for one in listed_variables(model))
+    return sum(_spec(tf_variable(one), RANK_LOCAL, variable_name(one)).nbytes for one in listed_variables(model))
 
 
 def unique_name(name: str, taken: set[str]) -> str:

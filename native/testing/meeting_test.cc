@@ -227,32 +227,30 @@ void AnEmptyTextSaysWhatTheNewerStepsDo() {
   CHECK(verdict == Verdict::kSuperseded);
 }
 
-// As long as the text can't be read nothing is known of the step.
-void ATextThatCanNotBeReadSaysNothing() {
-  Ranks ranks(2);
-  ranks.SealAll(1);
-  CHECK_OK(ranks.meetings[0]->Superseded(1, 2));
-  FaultEnv env(Env::Posix(), FaultsOf("fail=EIO:pread:.failed-:1"), "");
-  DirMeeting meeting(&env, ranks.run.path(), Ranks::At(0, 1, 2));
-  Verdict verdict = Verdict::kFailed;
-  std::string why;
-  CHECK(meeting.Look(1, &verdict, &why).transient() && verdict == Verdict::kPending);
-  CHECK_OK(meeting.Look(1, &verdict, &why));
-  CHECK(verdict == Verdict::kSuperseded);
+// As long as rank 0's file can't be looked for, or its text can't be read, nothing is known of the step.
+void AFileThatCanNotBeLookedAtSaysNothing() {
+  for (const std::string call : {"stat", "pread"}) {
+    Ranks ranks(2);
+    ranks.SealAll(1);
+    CHECK_OK(ranks.meetings[0]->Superseded(1, 2));
+    FaultEnv env(Env::Posix(), FaultsOf("fail=EIO:" + call + ":.failed-:1"), "");
+    DirMeeting meeting(&env, ranks.run.path(), Ranks::At(0, 1, 2));
+    Verdict verdict = Verdict::kFailed;
+    std::string why;
+    CHECK(meeting.Look(1, &verdict, &why).transient() && verdict == Verdict::kPending);
+    CHECK_OK(meeting.Look(1, &verdict, &why));
+    CHECK(verdict == Verdict::kSuperseded);
+  }
 }
 
-// As long as the run can't be asked whether the step has failed nothing is known of it.
-void AFailureThatCanNotBeLookedForIsNoNews() {
+// Without newer steps that are committed, the number that stands for none is no step.
+void StepZeroFailsAsAnyOther() {
   Ranks ranks(2);
-  ranks.SealAll(1);
-  CHECK_OK(ranks.meetings[0]->Failed(1, "no space"));
-  FaultEnv env(Env::Posix(), FaultsOf("fail=EIO:stat:.failed-:1"), "");
-  DirMeeting meeting(&env, ranks.run.path(), Ranks::At(0, 1, 2));
-  Verdict verdict = Verdict::kCommitted;
+  ranks.SealAll(0);
+  CHECK_OK(ranks.meetings[0]->Failed(0, "no space"));
   std::string why;
-  CHECK(meeting.Look(1, &verdict, &why).transient() && verdict == Verdict::kPending);
-  CHECK_OK(meeting.Look(1, &verdict, &why));
-  CHECK(verdict == Verdict::kFailed);
+  CHECK(ranks.Look(1, 0, &why) == Verdict::kFailed);
+  CHECK_EQ(why, Join(ranks.run.path(), StepName(0)) + ": rank 0 failed: no space");
 }
 
 void OnlyTheWholeTextTellsThatAStepIsSuperseded() {
@@ -303,7 +301,7 @@ void ALookCostsTheSameHoweverManyRanksAndStepsThereAre() {
   CHECK(costs[0] == costs[1] && costs[0] <= 3);
 }
 
-// Steps whose end the rank has seen are asked for no more, by the looks at those that are left.
+// A look at a step asks nothing about newer steps whose end the rank has seen.
 void ALookCostsTheSameHoweverManyStepsHaveEnded() {
   std::vector<uint64_t> costs;
   for (const int64_t newest : {2, 40}) {
@@ -356,8 +354,8 @@ int main() {
   AStepThatIsGivenUpBeforeItHasBegunIsAnswered();
   NobodyTakesAnAnswerForAFailure();
   AnEmptyTextSaysWhatTheNewerStepsDo();
-  ATextThatCanNotBeReadSaysNothing();
-  AFailureThatCanNotBeLookedForIsNoNews();
+  AFileThatCanNotBeLookedAtSaysNothing();
+  StepZeroFailsAsAnyOther();
   OnlyTheWholeTextTellsThatAStepIsSuperseded();
   AStepThatIsNotThereYetIsNotTakenForACommittedOne();
   AnotherAttemptDecidesNothing();

@@ -245,7 +245,8 @@ class TensorFlowCapture:
     def _note_written(self) -> None:
         """Asks the graph what the step writes that nobody lists, and keeps the answer with the model."""
         graph = tf.compat.v1.get_default_graph()
-        with tf.init_scope():  # the shape of a lookup of Keras 2 is that of its value
+        # A lookup of Keras 2 has the shape of its value, and values can be read outside of the graph alone.
+        with tf.init_scope():
             state = TrainingState.of(self._model)  # the full one, whatever is captured
         written = written_by(graph, state)
         if written is None:
