@@ -85,7 +85,8 @@ def test_rank_0_ends_the_training_of_all_before_the_job_ends(two, tmp_path, loop
 
 
 # A rank's bytes are durable so many milliseconds later, however many are written at once.
-FAR = "delay=60:fdatasync:model.weights.h5:1+"
+FAR_MS = 60
+FAR = f"delay={FAR_MS}:fdatasync:model.weights.h5:1+"
 TUNED = {"every": "Budget(0.5)", "pause": 0.004, "batches": 10_000, "tuned": True}
 TUNED["engine"] = {"writers": 2, "in_flight": 3}
 
@@ -106,9 +107,11 @@ def tuned(job, folder, faults):
 @pytest.mark.full
 @pytest.mark.parametrize("far", [0, 1])
 def test_ranks_agree_on_a_setting_and_an_interval_and_lose_nothing(two, tmp_path, far):
-    """The store is far away for one of them: so several at once are the best for both. A job that is started again tries nothing."""
-    first, _ = tuned(two, tmp_path, {far: FAR})
-    assert first["steps"] == first["committed"] and first["setting"]["uncommitted"] > 1
+    """The store is far away for one of them, and the search knows it, whichever rank that is. A job that is started again tries nothing.
+    Which setting wins depends on the machine's own times (tests/plan/test_budget has the choice)."""
+    first, kept = tuned(two, tmp_path, {far: FAR})
+    assert first["steps"] == first["committed"]
+    assert all(one["commit"] >= FAR_MS / 1e3 for one in kept["tried"])
     again, other = two.run("policies", folder=tmp_path, **TUNED)
     assert again["setting"] == other["setting"] and again["setting"] == first["setting"]
     assert again["intervals"][0][2] == "resumed" and again["intervals"][0][0] <= max(first["steps"]) + 15
