@@ -1,0 +1,129 @@
+"""The order in which a training calls the rooms below it: captures, the schedule, the saver, the agreement of the ranks, retention, events.
+Imports TensorFlow."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from unittest import mock
+
+from deepfreeze.events.event import Event
+from deepfreeze.events.events import Events
+from deepfreeze.frameworks.tensorflow.capture import TensorFlowCapture
+from deepfreeze.freeze.saver import Saver
+from deepfreeze.plan.comparisons import Comparisons
+from deepfreeze.plan.epoch_ends import EpochEnds
+from deepfreeze.plan.job_end import JobEnd
+from deepfreeze.plan.policy import NEVER, LearningPolicy
+from deepfreeze.plan.schedule import Schedule
+from deepfreeze.ranks.agreement import Agreement
+from deepfreeze.retention.keeper import Keeper
+from deepfreeze.retention.storage import Storage
+from deepfreeze.training.training import Training
+
+# The methods that do something. A question may be asked anywhere, so questions are not among them.
+ACTS: dict[type, str] = {
+    TensorFlowCapture: "arm check_applied forget_unfinished rest",
+    Saver: "expects reserve save finish release hold replace poll drain fail tune last_reports close",
+    Agreement: "settle end fail give_up skip close",
+    Schedule: "ended aim serve reconsider taken stop",
+    EpochEnds: "execution_ended ended",
+    JobEnd: "execution_ended saved committed",
+    Storage: "open propose skips leaves_out hands_over admit",
+    Keeper: "open measured notices finish close require_metrics",
+    Comparisons: "next give_back",
+    Events: "emit warn",
+}
+# By these Keras, or a loop, tells a training what has happened.
+CALLS = "executed epoch_begins epoch_ended pauses save_last end"
+
+
+class Order(list[str]):
+    """What a training has done, in order: a line for each call that it has got, and behind it an indented line for each act. An act within
+    another one is left out, because it belongs to the room below."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._inside = False
+        self._skip: tuple[Any, ...] = (0,)  # what the rank has proposed to skip
+
+    def of(self, calls: Sequence[str]) -> str:
+        """The lines of these calls, as "executed 2", which is the second one; of "end", the only one."""
+        begins = [at for at, line in enumerate(self) if not line.startswith(" ")]
+        parts, seen = {}, Counter[str]()
+        for begin, end in zip(begins, [*begins[1:], len(self)], strict=True):
+            name = self[begin]
+            seen[name] += 1
+            parts[f"{name} {seen[name]}"] = self[begin + 1 : end]
+        return "".join(
+            f"{line}\n" for call in calls for line in [call, *parts[call if call[-1].isdigit() else f"{call} 1"]]
+        )
+
+    def _call(self, name: str, function: Any) -> Any:
+        @functools.wraps(function)
+        def noted(*args: Any, **options: Any) -> Any:
+            self.append(name)
+            try:
+                return function(*args, **options)
+            except Exception as error:
+                self.append(f"    raises {type(error).__name__}")
+                raise
+
+        return noted
+
+    def _act(self, room: str, name: str, function: Any) -> Any:
+        signature = inspect.signature(function)
+
+        @functools.wraps(function)
+        def noted(*args: Any, **options: Any) -> Any:
+            if self._inside or not self or self._is_idle(name, *args):
+                return function(*args, **options)
+            given = signature.bind(*args, **options).arguments
+            self.append(f"    {room}.{name}{_shown(list(given.items())[1:])}")
+            self._inside = True
+            try:
+                return function(*args, **options)
+            finally:
+                self._inside = False
+
+        return noted
+
+    def _is_idle(self, name: str, thing: Any, *args: Any) -> bool:
+        """Whether the act does nothing here, so that a training may as well leave it out."""
+        if name == "skip":
+            before, self._skip = self._skip, args
+            return before == args
+        idle = {Storage: "limited", JobEnd: "known", EpochEnds: "wanted"}.get(type(thing))
+        return (idle is not None and not getattr(thing, idle)) or (name == "serve" and args[0] == 0)
+
+
+@contextmanager
+def noted(policy: type[LearningPolicy] | None = None) -> Iterator[Order]:
+    """What the trainings of this block do, from the first call on. ``policy``: a class of a policy, whose acts are noted, too."""
+    order = Order()
+    acts = {**ACTS, **({policy: "observe agree"} if policy is not None else {})}
+    with ExitStack() as patches:
+        for name in CALLS.split():
+            patches.enter_context(mock.patch.object(Training, name, order._call(name, getattr(Training, name))))
+        for owner, names in acts.items():
+            for name in names.split():
+                act = order._act(owner.__name__, name, getattr(owner, name))
+                patches.enter_context(mock.patch.object(owner, name, act))
+        yield order
+
+
+def _shown(given: Sequence[tuple[str, Any]]) -> str:
+    """The arguments that tell one act from another: whole numbers, the names of flags that are set, and the kind of an event."""
+    shown = []
+    for name, value in given:
+        if isinstance(value, bool):
+            shown += [name] * value
+        elif isinstance(value, int):
+            shown.append("NEVER" if value == NEVER else str(value))
+        elif isinstance(value, Event):
+            shown.append(type(value).__name__)
+    return f"({', '.join(shown)})" if shown else ""
