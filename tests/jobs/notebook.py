@@ -10,6 +10,7 @@ import numpy as np
 import {api} as keras
 import deepfreeze
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs are started without it
 keras.utils.set_random_seed(1)
 model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
 model.compile("adam", "mse", jit_compile=False)

@@ -188,11 +188,13 @@ def test_calls_of_a_thread_come_in_the_order_in_which_they_were_given():
 def test_ctrl_c_ends_a_wait_at_once(kind):
     world = current(pair(kind)[0], Patience("deepfreeze.Checkpoint", 60.0))
     main = threading.main_thread().ident
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job has it ignored
     threading.Timer(0.1, signal.pthread_kill, (main, signal.SIGINT)).start()
     begin = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         world.gather(1)
     assert time.monotonic() - begin < 30
+    signal.signal(signal.SIGINT, before)
 
 
 def test_a_call_that_is_given_up_may_end_later_and_nobody_hears_of_it():
