@@ -25,7 +25,7 @@ from deepfreeze.retention.keeper import Keeper
 from deepfreeze.retention.storage import Storage
 from deepfreeze.training.training import Training
 
-# The methods that do something. A question may be asked anywhere, so questions are not among them.
+# The acts: methods that change something. A method that only answers a question may be called anywhere, so it is no act.
 ACTS: dict[type, str] = {
     TensorFlowCapture: "arm check_applied forget_unfinished rest",
     Saver: "expects reserve save finish release hold replace poll drain fail tune last_reports close",
@@ -38,39 +38,34 @@ ACTS: dict[type, str] = {
     Comparisons: "next give_back",
     Events: "emit warn",
 }
-# By these Keras, or a loop, tells a training what has happened.
+# The calls by which a callback or a loop tells its training what has happened.
 CALLS = "executed epoch_begins epoch_ended pauses save_last end"
 
 
-class Order(list[str]):
-    """What a training has done, in order: a line for each call that it has got, and behind it an indented line for each act. An act within
-    another one is left out, because it belongs to the room below."""
+class Order:
+    """Notes the calls that trainings get, and the acts of each call, in order. An act that another act calls is left out: it belongs to the
+    room below. ``acts``: by the name of the call and its number, as "executed 2" for the second call of ``executed``."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self._inside = False
-        self._skip: tuple[Any, ...] = (0,)  # what the rank has proposed to skip
+        self.acts: dict[str, list[str]] = {}
+        self._seen: Counter[str] = Counter()
+        self._now: list[str] | None = None  # the acts of the newest call, None before the first call
+        self._inside = False  # an act is under way
+        self._skip: tuple[Any, ...] = (0,)  # the step that this rank has proposed to skip
 
     def of(self, calls: Sequence[str]) -> str:
-        """The lines of these calls, as "executed 2", which is the second one; of "end", the only one."""
-        begins = [at for at, line in enumerate(self) if not line.startswith(" ")]
-        parts, seen = {}, Counter[str]()
-        for begin, end in zip(begins, [*begins[1:], len(self)], strict=True):
-            name = self[begin]
-            seen[name] += 1
-            parts[f"{name} {seen[name]}"] = self[begin + 1 : end]
-        return "".join(
-            f"{line}\n" for call in calls for line in [call, *parts[call if call[-1].isdigit() else f"{call} 1"]]
-        )
+        """The table's lines for these calls: each call, and its acts indented behind it."""
+        return "".join(f"{call}\n" + "".join(f"    {act}\n" for act in self.acts[call]) for call in calls)
 
     def _call(self, name: str, function: Any) -> Any:
         @functools.wraps(function)
         def noted(*args: Any, **options: Any) -> Any:
-            self.append(name)
+            self._seen[name] += 1
+            acts = self._now = self.acts[f"{name} {self._seen[name]}"] = []
             try:
                 return function(*args, **options)
             except Exception as error:
-                self.append(f"    raises {type(error).__name__}")
+                acts.append(f"raises {type(error).__name__}")
                 raise
 
         return noted
@@ -80,10 +75,10 @@ class Order(list[str]):
 
         @functools.wraps(function)
         def noted(*args: Any, **options: Any) -> Any:
-            if self._inside or not self or self._is_idle(name, *args):
+            if self._inside or self._now is None or self._is_idle(name, *args):
                 return function(*args, **options)
             given = signature.bind(*args, **options).arguments
-            self.append(f"    {room}.{name}{_shown(list(given.items())[1:])}")
+            self._now.append(f"{room}.{name}{_shown(list(given.items())[1:])}")
             self._inside = True
             try:
                 return function(*args, **options)
@@ -93,7 +88,7 @@ class Order(list[str]):
         return noted
 
     def _is_idle(self, name: str, thing: Any, *args: Any) -> bool:
-        """Whether the act does nothing here, so that a training may as well leave it out."""
+        """Whether the act would change nothing. A training may leave such an act out, so the table has none."""
         if name == "skip":
             before, self._skip = self._skip, args
             return before == args
@@ -103,7 +98,7 @@ class Order(list[str]):
 
 @contextmanager
 def noted(policy: type[LearningPolicy] | None = None) -> Iterator[Order]:
-    """What the trainings of this block do, from the first call on. ``policy``: a class of a policy, whose acts are noted, too."""
+    """An ``Order`` that notes all trainings of the ``with`` block. ``policy``: a class of policies, whose methods are acts too."""
     order = Order()
     acts = {**ACTS, **({policy: "observe agree"} if policy is not None else {})}
     with ExitStack() as patches:
