@@ -88,7 +88,7 @@ class Order:
         return noted
 
     def _is_idle(self, name: str, thing: Any, *args: Any) -> bool:
-        """Whether the act would change nothing. A training may leave such an act out, so the table has none."""
+        """Tells whether this act would change nothing. A training may leave such an act out, so the table has no line for it."""
         if name == "skip":
             before, self._skip = self._skip, args
             return before == args
