@@ -98,6 +98,9 @@ class Place:
                 os.waitpid(child, 0)
 
 
+_LONGEST_TEST = 60  # seconds: none of the tests that are nearest to a module takes as long
+
+
 class PythonPlace(Place):
     """For modules of the package. The tests run by pytest, which this process has imported."""
 
@@ -120,8 +123,10 @@ class PythonPlace(Place):
 
     def run(self, tests):
         sys.path[0] = str(self.folder)
+        # A mutant that waits for ever is the usual one of a wait: its test is given up soon, which ends the process.
+        bounded = [f"--timeout={_LONGEST_TEST}", "--timeout-method=thread"]
         named = [*(f"tests/{name}" for name in tests), f"--deselect=tests/{LEFT_OUT}"]
-        return int(importlib.import_module("pytest").main(["-x", "-q", "-p", "no:cacheprovider", *named]))
+        return int(importlib.import_module("pytest").main(["-x", "-q", "-p", "no:cacheprovider", *bounded, *named]))
 
 
 class NativePlace(Place):

@@ -238,7 +238,10 @@ def test_weights_that_keras_was_not_shown_are_refused(keras):
         def on_train_begin(self, logs=None):
             data.begin(0, 18)
 
-    with pytest.raises(Exception, match="batches without sample weights, as Keras was shown"):
+    weighted = "found batches with sample weights: epoch 0 has 6 items, dealt 8 at a time, and 4 ranks"
+    with pytest.raises(
+        Exception, match=f"batches without sample weights, as Keras was shown when fit began; {weighted}"
+    ):
         model.fit(data, verbose=0, callbacks=[Restores()])
     data.begin(0, 18)
     model.fit(data, epochs=2, verbose=0)
@@ -271,6 +274,9 @@ def test_batches_of_a_keras_source_are_dealt_as_they_are(keras):
     model = recording(keras)
     model.fit(Resumable(Triples(), seed=7), verbose=0)
     assert seen(model) == [item for batch in order(7, 0, 5) for item in range(3 * batch, 3 * batch + 3)]
+    augmented = Resumable(Triples(), seed=7, augment=lambda batch, rng: (-batch[0], batch[1]))
+    plain = [x for x, _ in Resumable(Triples(), seed=7)]
+    assert np.array_equal([-x for x, _ in augmented], plain)
 
 
 def test_a_dataset_is_one_epoch_in_each_iteration():

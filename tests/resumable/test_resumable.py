@@ -388,9 +388,18 @@ def test_grain_datasets_without_an_epoch_are_refused_with_the_way_out():
         Resumable(numbers.to_iter_dataset(), 4)
 
 
-def test_unequal_shares_need_items_with_a_target():
-    with pytest.raises(OptionError, match=r'last="weighted": expected items .* found a ndarray.*last="drop"'):
-        next(iter(Resumable(np.arange(5), global_batch=2, rank=0, ranks=2)))
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        (np.arange(5), "a ndarray"),
+        ({"x": np.arange(5), "y": np.arange(5)}, "a dict"),
+        ((np.arange(5),), "a tuple of 1"),
+        ((np.arange(5),) * 4, "a tuple of 4"),
+    ],
+)
+def test_unequal_shares_need_items_with_a_target(source, found):
+    with pytest.raises(OptionError, match=rf'last="weighted": expected items .* found {found}\. .*last="drop"'):
+        next(iter(Resumable(source, global_batch=2, rank=0, ranks=2)))
 
 
 def test_moved_files_are_the_same_source_and_renamed_ones_another():
