@@ -22,6 +22,7 @@ from typing import Any
 import tensorflow as tf
 
 from deepfreeze.frameworks.framework import Piece
+from deepfreeze.frameworks.tensorflow import counters
 from deepfreeze.frameworks.tensorflow.buffers import Buffers
 from deepfreeze.frameworks.tensorflow.own_variables import own_variable
 
@@ -103,7 +104,7 @@ class Flag:
 
     def arm(self, step: int) -> None:
         """Sets the step to capture."""
-        self._target.assign(step)
+        counters.write(self._target, step)
 
     def clear(self) -> None:
         """Sets both to no step."""
@@ -125,4 +126,4 @@ class Flag:
     @property
     def captured(self) -> int:
         """Outside of any graph: the step that was captured last, -1 for none."""
-        return int(self._captured.numpy())
+        return counters.read(self._captured)

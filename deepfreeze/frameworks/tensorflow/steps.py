@@ -11,6 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from deepfreeze.errors import UnsupportedError
+from deepfreeze.frameworks.tensorflow import counters
 from deepfreeze.state import private_api
 from deepfreeze.state.keras_objects import tf_variable
 
@@ -53,7 +54,7 @@ class Steps:
 
     def now(self) -> int:
         """The number of updates so far. To be called outside of any graph."""
-        return int(self._batches.numpy()) // self.batches_per_step
+        return counters.read(self._batches) // self.batches_per_step
 
     def batches_now(self) -> int:
         """The number of batches so far, also of those whose gradients are still accumulated. To be called outside of any graph."""
