@@ -21,7 +21,7 @@ import veloc_bindings
 from benchmarks import jobs, report, workloads
 from benchmarks.report import Report, interval, say, span, table
 from deepfreeze.freeze.replicas import ReplicaChecksums
-from deepfreeze.plan.comparisons import Part
+from deepfreeze.plan.comparisons import Compared
 
 STEPS = 60
 CHECKED = ("nt3", "resnet50")
@@ -53,7 +53,7 @@ def measure(args: argparse.Namespace) -> Report:
         row = found.row(kind="replicas", workload=name, nbytes=nbytes).add("checksums", "s", took)
         del data
         checksums = replicas(workloads.arrays(name))
-        row.add("part", "s", [_took(checksums, Part(n, PARTS)) for _ in range(args.samples) for n in range(PARTS)])
+        row.add("part", "s", [_took(checksums, Compared(n, PARTS)) for _ in range(args.samples) for n in range(PARTS)])
     return found
 
 
@@ -69,7 +69,7 @@ def replicas(arrays: dict[str, np.ndarray]) -> ReplicaChecksums:
     return ReplicaChecksums(capture, tensors, structure, world_size=2)
 
 
-def _took(checksums: ReplicaChecksums, part: Part) -> float:
+def _took(checksums: ReplicaChecksums, part: Compared) -> float:
     begun = time.perf_counter()
     checksums.take(part)
     return time.perf_counter() - begun

@@ -11,7 +11,7 @@ from benchmarks import checkflow_keras, jobs
 from benchmarks.checkflow_training import checkpoint, fit
 from deepfreeze.store import step_plans
 from deepfreeze.store.run import Run
-from deepfreeze.training import step_profiling
+from deepfreeze.training.parts import profiling
 
 STEPS = 44  # the profile is complete at the 40th, with a checkpoint in every step
 # A step of the largest batch takes a minute and more, and its time changes little from one step to the next.
@@ -25,7 +25,7 @@ def measure(params: dict[str, Any]) -> dict[str, Any]:
     model, size, steps = checkflow_keras.model(params["model"]), params["batch"], STEPS
     if size is None:
         size, steps = _largest(model), LARGE_STEPS
-        step_profiling.WARM, step_profiling.STEPS = LARGE_WARM, LARGE_PROFILED
+        profiling.WARM, profiling.STEPS = LARGE_WARM, LARGE_PROFILED
     jobs.progress(f"profile, batch {size} ...")
     run = Path(params["folder"]) / "run"
     fit(model, *checkflow_keras.batch(model, size), steps, checkpoint(run, 1, profile=True))

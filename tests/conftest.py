@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from deepfreeze.process_state import PROCESS
 from tests.support import kerases, native
 from tests.support.horovod import Horovod, horovod
 
@@ -39,6 +40,12 @@ def forgotten():
         keras.backend.clear_session()
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def process():
+    """Each test begins as a process that has trained nothing yet."""
+    PROCESS.forget()
 
 
 def pytest_terminal_summary(terminalreporter):

@@ -7,6 +7,7 @@ import importlib
 import re
 import sys
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,7 @@ ALLOWED = {
     "veloc_bindings": set(),
     "errors": set(),
     "notices": set(),
+    "process_state": set(),
     "wording": set(),
     "arguments": {"errors"},
     "launch": {"arguments", "errors", "notices"},
@@ -55,11 +57,13 @@ ALLOWED = {
         "frameworks",
         "plan",
         "plan.step",
+        "process_state",
         "ranks",
         "state",
         "veloc_bindings",
     },
-    "freeze": STATE | {"arguments", "frameworks", "notices", "plan", "ranks", "tiers", "veloc_bindings"},
+    "freeze": STATE
+    | {"arguments", "frameworks", "notices", "plan", "process_state", "ranks", "tiers", "veloc_bindings"},
     "retention": READ | {"events", "freeze", "ranks", "wording"},
     "thaw": STATE | {"events", "frameworks", "plan", "ranks", "veloc_bindings"},
     "matching": {"errors", "format"},
@@ -79,6 +83,7 @@ ALLOWED = {
         "notices",
         "plan",
         "plan.step",
+        "process_state",
         "ranks",
         "retention",
         "thaw",
@@ -146,7 +151,10 @@ WRITES = {
     "deepfreeze/reuse/transfer.py": {"sys.stderr"},  # the report of a transfer
     "deepfreeze/training/wait_line.py": {"sys.stderr"},  # a line that shows the wait for the last commits
 }
-BIGGEST_ROOM = 0.15  # of all lines
+BIGGEST_ROOM = 0.165  # of all lines: training, which has a file for each trade of a training
+MOST_PARAMETERS = 7  # of a constructor in training/
+# Records of what a user has chosen, or of all circumstances of something: a field is not a thing to be wired.
+RECORDS = {"Checkpoint", "Options", "Start", "Terms"}
 FRAMEWORKS = {"tensorflow", "keras", "tf_keras", "horovod"}
 
 # C++ layer: the layers it may include besides itself
@@ -314,6 +322,60 @@ def test_no_room_is_a_cellar():
         lines[own_layer(path)] += path.read_text().count("\n")
     room, most = lines.most_common(1)[0]
     assert most <= BIGGEST_ROOM * lines.total(), f"{room} has {most} of {lines.total()} lines"
+
+
+def of_training() -> Iterator[tuple[Path, ast.ClassDef]]:
+    """The classes in training/, each with its file."""
+    for path in PYTHON:
+        if own_layer(path) == "training":
+            yield from (
+                (path, node) for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ClassDef)
+            )
+
+
+def attributes_set(function: ast.FunctionDef) -> set[str]:
+    """The names of the attributes of ``self`` that a method assigns."""
+    nodes = [node for node in ast.walk(function) if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)]
+    return {node.attr for node in nodes if isinstance(node.value, ast.Name) and node.value.id == "self"}
+
+
+def test_a_constructor_of_a_training_takes_little_and_makes_all():
+    """So that a reader finds in one place what an object knows, and no method relies on another one that was called before."""
+    classes = dict.fromkeys(RECORDS, 0)
+    for path, owner in of_training():
+        methods = {node.name: node for node in owner.body if isinstance(node, ast.FunctionDef)}
+        made = {
+            node.target.id
+            for node in owner.body
+            if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+        }
+        made |= {
+            name.id
+            for node in owner.body
+            if isinstance(node, ast.Assign)
+            for name in node.targets
+            if isinstance(name, ast.Name)
+        }
+        parameters = len(made) if owner.decorator_list else 0
+        if "__init__" in methods:
+            given = methods["__init__"].args
+            parameters, made = len(given.args + given.kwonlyargs) - 1, made | attributes_set(methods["__init__"])
+        where = f"{name(path)}: {owner.name}"
+        if owner.name in RECORDS:
+            classes[owner.name] += 1
+        else:
+            assert parameters <= MOST_PARAMETERS, f"{where} has {parameters} parameters"
+        late = {attribute for method in methods.values() for attribute in attributes_set(method) - made}
+        # ModelStart sets what the constructor of Start has made.
+        assert not late or owner.name == "ModelStart", f"{where} makes {sorted(late)} outside of its constructor"
+    assert set(classes.values()) == {1}, "each record is a class of its own"
+
+
+def test_a_part_of_a_training_knows_no_other_part():
+    parts = ROOT / "deepfreeze" / "training" / "parts"
+    for path in parts.glob("*.py"):
+        others = [module for module in imports(path) if module.startswith("deepfreeze.training.parts")]
+        assert not others or path.name == "table.py", f"{name(path)} imports {others}"
 
 
 def test_the_engines_includes_go_down_only():

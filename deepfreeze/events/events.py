@@ -100,6 +100,13 @@ class Events:
         """Emits a line for standard error. The caller has been asked for it by ``verbose=1``."""
         self.emit(Notice(message=message, level="info", said=True))
 
+    def tell(self, message: str, said: bool) -> None:
+        """Emits a message: a line for standard error if ``said``, the caller has been asked for it, or else one that the logger shows."""
+        if said:
+            self.say(message)
+        else:
+            self.notify("info", message)
+
     def flush(self) -> None:
         """Emits the events that were noted, in this call."""
         with self._lock:

@@ -120,8 +120,10 @@ class BoundBackend:
         """The reports of the checkpoints that have changed since the last call, and whether all is well: whether they tell of progress
         alone, and not of a failure, of ranks that differ, or of something that the user should know. Drops the owners of the memory that
         the backend no longer reads. Never waits."""
-        with self.translated("reports of what is in flight"):
-            reports = self._backend.poll() if self._unfinished or self._owners or self._drained else []
+        reports: list[Report] = []
+        if self._unfinished or self._owners or self._drained:  # not always: this is asked after each execution
+            with self.translated("reports of what is in flight"):
+                reports = self._backend.poll()
         self._drained, well = False, True
         for report in reports:
             if report.released:

@@ -17,7 +17,7 @@ import numpy as np
 
 from deepfreeze.format.structure import Structure
 from deepfreeze.frameworks.framework import StateCapture
-from deepfreeze.plan.comparisons import Part
+from deepfreeze.plan.comparisons import Compared
 from deepfreeze.plan.placement import UNIT
 from deepfreeze.state.dataset_paths import LocatedTensor
 from veloc_bindings import crc32c
@@ -41,13 +41,13 @@ class ReplicaChecksums:
         # Where each tensor begins among the replicated bytes, and where the last one ends.
         self._begins = [0, *accumulate(p.spec.nbytes for p in placed)]
 
-    def span(self, part: Part) -> tuple[int, int]:
+    def span(self, part: Compared) -> tuple[int, int]:
         """The range of a part among the replicated bytes; empty if there are fewer pages than parts."""
         pages = -(-self._begins[-1] // UNIT)
         begin, end = (pages * number // part.of * UNIT for number in (part.number, part.number + 1))
         return begin, min(end, self._begins[-1])
 
-    def take(self, part: Part | None) -> tuple[bytes, dict[str, bytes]]:
+    def take(self, part: Compared | None) -> tuple[bytes, dict[str, bytes]]:
         """The CRC32C of each tensor's present bytes that lie in the part, a little-endian u32 each, in the order of ``names``; 0 for a
         tensor without such bytes. Of the whole part (1 of 1) these are the checksums of whole tensors. With None for ``part`` all are
         zeros, which tell the engine that the ranks are not compared. Then the named values that say which part it is. Training waits

@@ -26,7 +26,7 @@ from deepfreeze.freeze.regions import RankRegions
 from deepfreeze.freeze.replicas import ReplicaChecksums
 from deepfreeze.freeze.settings import MOST_TUNED, Engine, SaverSettings
 from deepfreeze.notices import Notify
-from deepfreeze.plan.comparisons import Part
+from deepfreeze.plan.comparisons import Compared
 from deepfreeze.ranks.nodes import Nodes
 from deepfreeze.ranks.world import World, each, on_rank_0
 from deepfreeze.state.attachments import Attachments
@@ -210,7 +210,7 @@ class Saver:
         self,
         step: int,
         collect: Callable[[], CapturedState],
-        compare: Part | None = None,
+        compare: Compared | None = None,
         manifest: Mapping[str, Any] | None = None,
         late: bool = False,
         hold: bool = False,
@@ -297,7 +297,7 @@ class Saver:
         self,
         step: int,
         collect: Callable[[], CapturedState],
-        compare: Part | None,
+        compare: Compared | None,
         manifest: Mapping[str, Any] | None,
         hold: bool,
     ) -> _Save:

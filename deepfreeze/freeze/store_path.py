@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from deepfreeze.freeze.settings import Engine
 from deepfreeze.notices import Notify
+from deepfreeze.process_state import PROCESS
 from veloc_bindings import EngineFault, LibraryError, probe
 
 DIRECT, BUFFERED = "direct", "buffered"
@@ -11,9 +12,6 @@ _PROBE_BYTES = 64 << 20
 _PROBE_SECONDS = 1.0
 # The page cache takes more of the processor and of memory, so it must be faster by more than noise.
 _FASTER = 1.1
-
-# What this process has found, by run and by the options that matter: a program may call ``fit`` hundreds of times.
-_found: dict[tuple[str, int, int], str] = {}
 
 
 def choose(engine: Engine, run: str, file_size: int, notify: Notify) -> str:
@@ -25,9 +23,9 @@ def choose(engine: Engine, run: str, file_size: int, notify: Notify) -> str:
     if engine.rate is not None or file_size < _PROBE_BYTES or 6 * engine.chunk_bytes > _PROBE_BYTES:
         return DIRECT
     key = run, engine.writers, engine.chunk_bytes
-    if key not in _found:
-        _found[key] = _probe(engine, run, notify)
-    return _found[key]
+    if key not in PROCESS.ways:
+        PROCESS.ways[key] = _probe(engine, run, notify)
+    return PROCESS.ways[key]
 
 
 def _probe(engine: Engine, run: str, notify: Notify) -> str:

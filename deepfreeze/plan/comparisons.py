@@ -11,7 +11,7 @@ _FIRST_WHOLE = 2
 
 
 @dataclass(frozen=True)
-class Part:
+class Compared:
     """Part ``number`` (from 0) of ``of`` equal parts of the replicated bytes."""
 
     number: int
@@ -23,7 +23,7 @@ class Part:
         return self.of == 1
 
 
-WHOLE = Part(0, 1)
+WHOLE = Compared(0, 1)
 
 
 class Comparisons:
@@ -32,14 +32,14 @@ class Comparisons:
     def __init__(self, parts: int) -> None:
         """``parts``: into how many parts the weights are divided; 0: only the first two checkpoints are compared."""
         self._parts, self._saves, self._next = parts, 0, 0
-        self._back: list[Part] = []
+        self._back: list[Compared] = []
 
     @property
     def begins(self) -> bool:
         """Whether one of the first whole comparisons is still to come."""
         return self._saves < _FIRST_WHOLE
 
-    def next(self, known: bool) -> Part | None:
+    def next(self, known: bool) -> Compared | None:
         """What is compared at the next checkpoint; None: nothing. To be called once for each checkpoint, on every rank. ``known``: whether
         the ranks have agreed that a difference between them is known; then everything is compared until it is gone."""
         first = self.begins
@@ -53,9 +53,9 @@ class Comparisons:
         if self._back:
             return self._back.pop(0)
         number, self._next = self._next, (self._next + 1) % self._parts
-        return Part(number, self._parts)
+        return Compared(number, self._parts)
 
-    def give_back(self, part: Part | None) -> None:
+    def give_back(self, part: Compared | None) -> None:
         """The checkpoint for which ``next`` has returned ``part`` was given up before the ranks were compared. To be called on every rank
         after the same execution: the part comes next."""
         if part is WHOLE and self._saves <= _FIRST_WHOLE:

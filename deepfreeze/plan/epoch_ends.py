@@ -30,17 +30,6 @@ class EpochEnds:
         self._tell(self._position.epoch, schedule.step + left * (done.steps // batches))
         return schedule.reconsider()
 
-    @property
-    def over(self) -> bool:
-        """Whether the last execution was the last one of its epoch, if Keras knows the number of batches; else False."""
-        left = self._position.batches_left if self._position is not None else None
-        return left is not None and left <= 0
-
-    @property
-    def another(self) -> bool:
-        """Whether the last execution has ended its epoch, and another epoch of several executions follows."""
-        return self.over and self._position is not None and self._position.another_epoch
-
     def ended(self, step: int) -> bool:
         """To be called when an epoch has ended at ``step``. Returns whether the policy wants this step to be saved."""
         if not self._policies or self._position is None:

@@ -78,6 +78,12 @@ class FitPosition:
         return left if self.going_on is None else min(left, self.going_on.total - self._trained)
 
     @property
+    def epoch_is_over(self) -> bool:
+        """Whether the last execution was the last one of its epoch, if Keras knows the number of batches; else False."""
+        left = self.batches_left
+        return left is not None and left <= 0
+
+    @property
     def finished(self) -> bool:
         """Whether nothing was left to train when the ``fit`` began."""
         return self.going_on is not None and self.going_on.finished

@@ -47,6 +47,7 @@ class Schedule:
             0,
             NEVER,
         )  # the wish that was served last, and the step that is to be captured for it
+        self._asked = 0  # the step from which on a checkpoint is wanted soon, 0 if none is
         self.step = step
         self.captured = -1
         self.target = self._due(step) if captures else NEVER
@@ -81,6 +82,7 @@ class Schedule:
         long as they agree on it, behind ``aim`` and ``reconsider``. ``steps``: the number of steps that the next execution runs. The step
         is behind the next execution, so that it can be skipped as any other. A step that is due before serves as well. Returns whether
         the target has moved."""
+        self._asked = since
         if not since or self.captured >= since:
             return False
         soon = max(since, self.step + steps + 1)
@@ -107,6 +109,10 @@ class Schedule:
     def settled(self, step: int) -> bool:
         """Whether ``step``, at which the last execution ended, is captured, or is not to be captured any more."""
         return self._stopped or step in (self.captured, self._skipped)
+
+    def asked_for(self, step: int) -> bool:
+        """Whether the ranks have agreed to capture ``step`` for somebody who has asked for a checkpoint."""
+        return 0 < self._asked <= step
 
     @property
     def decided(self) -> int:

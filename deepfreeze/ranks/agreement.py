@@ -20,11 +20,6 @@ JOB_ENDS = 128
 REHEARSAL_ENDS = 129
 
 
-def stop_name(number: int, rehearsed: str | None) -> str | None:
-    """The name of what ends training: of the signal ``number``; None for ``JOB_ENDS``; ``rehearsed`` for ``REHEARSAL_ENDS``."""
-    return rehearsed if number == REHEARSAL_ENDS else None if number == JOB_ENDS else signal.Signals(number).name
-
-
 @dataclass(frozen=True)
 class Agreed:
     """What the ranks have agreed on, the same on every rank after the same execution. ``stop``: the number of a signal after which training
@@ -58,6 +53,7 @@ class Agreement:
         self._skip = self._word.field("skip")  # step that is not to be captured, because an engine is full
         self._meetings: Meetings | None = Meetings(self._word.field("pace"), clock)
         self.signals = Signals(last, noted, notify)
+        self._rehearsal = ""  # the name of the rehearsal that is over
         self.failure: Error | None = None
 
     def field(self, name: str) -> Field:
@@ -111,11 +107,22 @@ class Agreement:
                 found="a failure, which ends training on all ranks at this step",
                 todo="see the error that it reports",
             )
-        return Agreed(self._stop.agreed, self._skip.agreed)
+        return Agreed(self._stop.agreed or (REHEARSAL_ENDS if self._rehearsal else 0), self._skip.agreed)
 
     def end(self) -> None:
         """Proposes to end training after a last checkpoint, because the job will be ended soon."""
         self._stop.propose(JOB_ENDS)
+
+    def end_rehearsal(self, name: str) -> None:
+        """Ends training after this execution, because the rehearsal of this ``name`` is over. Every rank calls it after the same execution,
+        so the ranks need not agree."""
+        self._rehearsal = name
+
+    def stop_name(self, number: int) -> str | None:
+        """The name of what ends training: of the signal ``number``; None for ``JOB_ENDS``; the rehearsal's for ``REHEARSAL_ENDS``."""
+        return (
+            self._rehearsal if number == REHEARSAL_ENDS else None if number == JOB_ENDS else signal.Signals(number).name
+        )
 
     def close(self) -> None:
         """Gives the signals back to the handlers that had them before. May be called twice."""

@@ -8,9 +8,8 @@ from typing import Any
 from deepfreeze.frameworks.tensorflow.averaging import line_to_average
 from deepfreeze.launch import launched_as_several
 from deepfreeze.notices import Notify
+from deepfreeze.process_state import PROCESS
 from deepfreeze.ranks.world import World
-
-_told: set[str] = set()  # a program may train many models: each warning comes once in a process
 
 
 def warn_of_one_rank(world: World, given: Any, notify: Notify) -> None:
@@ -39,6 +38,6 @@ def warn_of_no_average(world: World, model: Any, optimizer: Any, notify: Notify)
 
 
 def _tell_once(message: str, notify: Notify) -> None:
-    if message not in _told:
-        _told.add(message)
+    if message not in PROCESS.warned:
+        PROCESS.warned.add(message)
         notify("warning", message)

@@ -8,9 +8,7 @@ import time
 
 from deepfreeze.events.event import Started
 from deepfreeze.events.events import Events
-
-# The id of the process that has noted its first step: a forked child has a beginning of its own.
-_noted_by: int | None = None
+from deepfreeze.process_state import PROCESS
 
 
 class FirstStep:
@@ -25,10 +23,9 @@ class FirstStep:
 
     def done(self, step: int) -> None:
         """Notes that ``step`` is done, unless the process has noted a step before. The training thread calls it."""
-        global _noted_by
-        if _noted_by == os.getpid():
+        if PROCESS.first_step == os.getpid():
             return
-        _noted_by, now = os.getpid(), time.monotonic()
+        PROCESS.first_step, now = os.getpid(), time.monotonic()
         self._notes.append((now, Started.noted, (step, now - self._began, self._since)))
 
 

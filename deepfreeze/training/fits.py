@@ -12,14 +12,12 @@ from deepfreeze.format.position import Position
 from deepfreeze.notices import Notify
 from deepfreeze.plan.epochs import Fit, GoingOn, going_on, going_on_in_data, other_batches
 from deepfreeze.plan.fit_position import FitPosition
+from deepfreeze.process_state import PROCESS
 from deepfreeze.ranks.world import World, on_rank_0, together
 from deepfreeze.store.run import Run
 from deepfreeze.training import attempt_lines
 from deepfreeze.training.input_position import InputPosition
 from deepfreeze.training.start import Start
-
-# By the id of a run: how many fits of this process have ended in it. A program that is started again begins with the same fits.
-_ended: dict[str, int] = {}
 
 
 @dataclass(frozen=True)
@@ -64,7 +62,7 @@ class Fits:
                 found = Run.open(run())
                 newest = found.newest()
                 position = None if newest is None else Position.of(found.manifest(newest).values)
-                plan = going_on(position, _ended.get(found.run_id, 0), fit)
+                plan = going_on(position, PROCESS.ended_fits.get(found.run_id, 0), fit)
             except Error:
                 return 0  # the start, which comes next, says what is wrong
             return 0 if plan is None else max(0, min(plan.epoch, fit.epochs - 1))
@@ -151,8 +149,8 @@ class Fits:
 
     def end(self) -> None:
         """The ``fit`` has come to its end: the next one of this run is another."""
-        _ended[self._run_id] = self._number + 1
+        PROCESS.ended_fits[self._run_id] = self._number + 1
 
     @property
     def _number(self) -> int:
-        return _ended.get(self._run_id, 0)
+        return PROCESS.ended_fits.get(self._run_id, 0)

@@ -76,10 +76,8 @@ class Hold:
         assert before is not None
         each(world, before.lose)
         line = f"{wording.near(run)}: the {before.who} that an interrupted training has left here is closed"
-        if world.rank == 0 and said:
-            events.say(line)
-        elif world.rank == 0:
-            events.notify("info", line)
+        if world.rank == 0:
+            events.tell(line, said)
 
     @property
     def left_behind(self) -> bool:

@@ -169,11 +169,9 @@ class Checkpoint(Hooks):
             world=world,
             **unknown,
         )
-        self._make(RunPath(run), every, options)
-
-    def _make(self, run: RunPath, every: int | str | Policy, options: Options) -> None:
         super().__init__()
-        self._run, self._every, self._options = run, every, options
+        self._run = RunPath.of(run)
+        self._every, self._options = every, options
         self._used = False  # a ``fit``, or ``open``, has begun
         self._first_trace: FirstTrace | None = None
         policy = chosen_policy(every, options.signals)
@@ -183,7 +181,7 @@ class Checkpoint(Hooks):
         self._position: FitPosition | None = None
         self._epoch: int | None = None  # which has begun in this ``fit``
         self._beginning: FitBeginning | None = None
-        self._training = Training(run, policy, options, listener=self._logs)
+        self._training = Training(self._run, policy, options, listener=self._logs)
         self._training.hold.by_callback(self)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Checkpoint:
@@ -203,7 +201,8 @@ class Checkpoint(Hooks):
         every, extra, data = (
             copy.deepcopy(one, memo) for one in (self._every, self._options.extra, self._options.data)
         )
-        made._make(self._run.copy(), every, replace(self._options, extra=extra, data=data))
+        options = {**vars(self._options), "extra": extra, "data": data}
+        Checkpoint.__init__(made, self._run.copy(), every, **options)  # type: ignore[arg-type]  # a run is taken as it is
         made._training.warn_at_begin(self._training.warning)
         for name in vars(self).keys() - vars(made).keys():  # a subclass's own
             vars(made)[name] = copy.deepcopy(vars(self)[name], memo)

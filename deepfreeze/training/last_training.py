@@ -15,13 +15,11 @@ from collections.abc import Callable
 
 from deepfreeze.errors import RunError
 from deepfreeze.frameworks.tensorflow.steps import Steps
+from deepfreeze.process_state import PROCESS
 from deepfreeze.state import lineage
 from deepfreeze.state.keras_objects import tf_variable
 from deepfreeze.state.training_state import WEIGHT, TrainingState
 from deepfreeze.wording import near
-
-# By the id of a run. A later training of this process in the run takes the place of an earlier one.
-_last: dict[str, LastTraining] = {}
 
 
 class LastTraining:
@@ -40,7 +38,7 @@ class LastTraining:
         """The training has ended at ``step``, in whatever way. Asks nothing of TensorFlow: the garbage collector may end a training."""
         if step > 0:  # else the run has nothing of it
             self._step = step
-            _last[run_id] = self
+            PROCESS.last_trainings[run_id] = self
 
     @classmethod
     def require_going_on(
@@ -52,7 +50,7 @@ class LastTraining:
         ``steps``: None for a model that is not compiled; ``state``: makes the model's training state; ``who``: the function that the user
         has called. What ``restore`` or ``open`` has taken from the run since the last training began goes on from there, whatever its
         step."""
-        last = _last.get(run_id)
+        last: LastTraining | None = PROCESS.last_trainings.get(run_id)
         if last is None:
             return
         same = steps is not None and steps.counter is last._counter()
@@ -73,7 +71,7 @@ class LastTraining:
         """The error for a checkpoint of the run that does not fit the model, if the last training of this process there has trained the
         same variables by another optimizer: the program has begun its next phase. None if that is not the cause. The arguments are those
         of ``require_going_on``."""
-        last = _last.get(run_id)
+        last: LastTraining | None = PROCESS.last_trainings.get(run_id)
         if last is None or steps is None or steps.counter is last._counter() or not last._is_over(state()):
             return None
         return _another_optimizer(run, last._step, steps.now(), who)

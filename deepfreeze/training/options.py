@@ -158,12 +158,11 @@ class Options:
                 found[name] = text_of(value) if name == "keep" else repr(value)
         return found
 
-    def saver(self, begins: bool = True, tuned: bool = False) -> SaverSettings:
-        """The options that the saver and its engine are given. ``begins``: whether one of the training's first two comparisons of the ranks
-        is still to come; ``tuned``: whether the policy tries settings of the engine."""
-        own = {field.name: getattr(self, field.name) for field in fields(SaverSettings) if field.name != "tuned"}
-        settings = SaverSettings(**own, tuned=tuned)
-        return settings if begins else replace(settings, replicas=settings.replicas.after_the_first())
+    def saver(self) -> SaverSettings:
+        """The options that the saver and its engine are given."""
+        return SaverSettings(
+            **{field.name: getattr(self, field.name) for field in fields(SaverSettings) if field.name != "tuned"}
+        )
 
     def with_optimizer(self, optimizer: Any) -> Options:
         """The same options, with ``optimizer`` as the one whose updates are the steps."""

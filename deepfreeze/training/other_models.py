@@ -8,25 +8,23 @@ from collections.abc import Callable
 from typing import Any
 
 from deepfreeze import wording
+from deepfreeze.process_state import PROCESS
 from deepfreeze.training.start import Start
-
-# By the id of a run: the model whose training has ended there last.
-_trained: dict[str, weakref.ref[Any]] = {}
-_told: set[str] = set()
 
 
 def ended(run_id: str, model: Any) -> None:
     """The training of ``model`` has come to its own end in a run."""
-    _trained[run_id] = weakref.ref(model)
+    PROCESS.trained_models[run_id] = weakref.ref(model)
 
 
 def warn(attempt: Start, model: Any, tell: Callable[[str], None]) -> None:
     """Tells rank 0's user that the ``attempt`` has restored ``model`` in a run in which this process has trained another model to its end:
     once for each run."""
     run_id = attempt.target.run_id
-    if attempt.resumed is None or run_id not in _trained or _trained[run_id]() is model or run_id in _told:
+    before = PROCESS.trained_models.get(run_id)
+    if attempt.resumed is None or before is None or before() is model or run_id in PROCESS.warned:
         return
-    _told.add(run_id)
+    PROCESS.warned.add(run_id)
     near = wording.near(attempt.target.run)
     if attempt.world.rank == 0:
         tell(

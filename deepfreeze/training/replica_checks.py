@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from deepfreeze.events.stats import Newest, NewestByStep
 from deepfreeze.format.levels import Level
-from deepfreeze.plan.comparisons import Comparisons, Part
+from deepfreeze.plan.comparisons import Compared, Comparisons
 from deepfreeze.ranks.agreement import Agreement
 from deepfreeze.ranks.world import World
 from veloc_bindings import DIVERGED, OK, SUPERSEDED, Report
@@ -25,7 +25,7 @@ class ReplicaChecks:
         self._asked = self._compared = 0  # checkpoints of this ``fit``; those of them that are committed
         self._known, self._newest = False, -1  # what the comparison at the newest step has found
         self._given_up: Newest[int] = Newest()
-        self._parts: NewestByStep[Part | None] = NewestByStep()
+        self._parts: NewestByStep[Compared | None] = NewestByStep()
         self._end: tuple[weakref.ref, int] | None = None
 
     def follow(self, before: ReplicaChecks | None, world: World, captures: object, step: int) -> None:
@@ -36,7 +36,7 @@ class ReplicaChecks:
         if before is not None and all(ended for ended, _ in rows) and rows[0][1]:
             self.comparisons = before.comparisons
 
-    def next(self, step: int) -> Part | None:
+    def next(self, step: int) -> Compared | None:
         """The part that the ranks compare at the checkpoint of ``step``, the next one; None: nothing. Each rank calls this once for a
         checkpoint, after the same execution."""
         self._asked += 1
@@ -73,3 +73,20 @@ class ReplicaChecks:
     def alike(self) -> bool:
         """Whether every checkpoint was committed, and none since the last comparison is known to differ. Rank 0 knows it."""
         return self._compared >= self._asked and not self._known
+
+
+class LastChecks:
+    """The comparisons of the last ``fit`` of a callback, for its next one. The training thread calls all methods."""
+
+    def __init__(self) -> None:
+        self._last: ReplicaChecks | None = None
+
+    def next(self, parts: int, agreement: Agreement) -> tuple[ReplicaChecks, ReplicaChecks | None]:
+        """The comparisons of the ``fit`` that begins, and those of the last one, None if there was none. The arguments are those of
+        ``ReplicaChecks``."""
+        before, self._last = self._last, ReplicaChecks(parts, agreement)
+        return self._last, before
+
+    def forget(self) -> None:
+        """The next ``fit`` follows none."""
+        self._last = None

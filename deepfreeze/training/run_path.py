@@ -33,6 +33,11 @@ class RunPath:
         else:
             self._own = directory(given)
 
+    @classmethod
+    def of(cls, given: Any) -> RunPath:
+        """The run of a callback. ``given``: a ``RunPath``, which is taken as it is, or what the constructor takes."""
+        return given if isinstance(given, cls) else cls(given)
+
     @property
     def text(self) -> str:
         """The run as the ranks compare it, before a function is asked: the path in its place, or "a function"."""

@@ -22,8 +22,8 @@ _AT_END = 5.0  # seconds that the end of a training waits for the solver to stop
 
 def tell(events: Events, level: str, text: str, speaks: bool) -> None:
     """Tells the user of the outcome of what ``Capture(profile=True)`` has asked for."""
-    if speaks and level == "info":
-        events.say(text)
+    if level == "info":
+        events.tell(text, said=speaks)
     else:
         events.notify(level, text)
 

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import os
 import signal
 import weakref
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 from deepfreeze.errors import Error
@@ -23,22 +21,20 @@ from deepfreeze.frameworks.tensorflow.generators import ProcessGenerators
 from deepfreeze.frameworks.tensorflow.refusals import refuse
 from deepfreeze.freeze.described import Described
 from deepfreeze.notices import unheard
-from deepfreeze.plan.epoch_ends import EpochEnds
 from deepfreeze.plan.epochs import Fit
 from deepfreeze.plan.fit_position import FitPosition
 from deepfreeze.plan.policy import Policy, signals
-from deepfreeze.plan.rehearsal import Rehearsal
 from deepfreeze.ranks import world as worlds
 from deepfreeze.ranks.agreement import Agreement
 from deepfreeze.ranks.same_model import require_same_model, require_same_options
 from deepfreeze.ranks.wait import Patience
 from deepfreeze.ranks.world import World
 from deepfreeze.retention.keeper import Keeper
+from deepfreeze.retention.storage import Storage
 from deepfreeze.state.attachments import Attachments
 from deepfreeze.state.training_state import TrainingState
-from deepfreeze.store.rules import Latest
 from deepfreeze.training import advice, attempt_events, other_models
-from deepfreeze.training.engine_limits import EngineLimits
+from deepfreeze.training.begun import Begun, Fitting
 from deepfreeze.training.epoch_callbacks import EpochCallbacks
 from deepfreeze.training.fits import Fits
 from deepfreeze.training.hold import Hold
@@ -50,17 +46,13 @@ from deepfreeze.training.job_ends import JobEnds
 from deepfreeze.training.model_start import ModelStart
 from deepfreeze.training.open_run import OpenRun
 from deepfreeze.training.options import Options
-from deepfreeze.training.plan_keeper import PlanKeeper
+from deepfreeze.training.parts import table
+from deepfreeze.training.parts.rehearsal import rehearsed
+from deepfreeze.training.parts.table import Lasting
 from deepfreeze.training.prepared import prepared, waits_for_fit
-from deepfreeze.training.replica_checks import ReplicaChecks
+from deepfreeze.training.replica_checks import LastChecks
 from deepfreeze.training.run_path import RunPath
 from deepfreeze.training.session import Session
-from deepfreeze.training.step_profiling import StepProfiling
-from deepfreeze.training.train_function import TrainFunction
-from deepfreeze.training.unlisted import Unlisted
-from deepfreeze.training.when_full import WhenFull
-from deepfreeze.training.wishes import Wishes
-from deepfreeze.tuning.program_run import ProgramRun
 
 
 class Training:
@@ -85,37 +77,30 @@ class Training:
         """``run``: where the run is; ``who``: the name of the function that the user has called, for messages; ``listener``: is told of
         every event at once, on the training thread; ``loop``: the training is a hand-written loop, which has no epochs."""
         self._who = who
-        rehearsal = self._rehearsal = Rehearsal.of(os.environ) or ProgramRun.of(os.environ)
-        if rehearsal is not None:
-            run.place, policy = rehearsal.place, rehearsal.policy(policy)
-            keep = options.keep | Latest(rehearsal.keeps) if rehearsal.keeps else options.keep
-            options = replace(options, keep=keep, resume=rehearsal.resume or options.resume)
+        policy, options, rehearsal = rehearsed(run, policy, options)
         self._run, self._policy, self._options, self._loop = run, policy, options, loop
-        self._job_ends = JobEnds(options.ends_at)
         self._last_signals = [getattr(signal.Signals, name) for name in options.signals]
         self._input = InputPosition(options.data, loop)
         generators = ProcessGenerators() if options.rng == "all" else None
         self._attachments = Attachments({**(options.extra or {}), **self._input.attachments}, generators)
         self._open_run: OpenRun | None = None
         self._session: Session | None = None
-        self._profiling: StepProfiling | None = None
-        self._function: TrainFunction | None = None
         self._finalizer: weakref.finalize | None = None
         self._trained: Callable[[], Any] = lambda: None
         self._installation: Callable[[], Installation | None] = lambda: None  # a weak reference: the model owns it
         self._history: frozenset[str] = frozenset()  # ids of the attempts that the model's values come from
         self._saved: Newest[int] = Newest()  # the saved steps of the model that was trained last
-        self._checks: ReplicaChecks | None = None  # of the last session
-        self._fits, self._described = (
-            Fits(options.resume_epochs, self._input),
-            Described(options.metadata, options.data),
-        )
+        self._fits = Fits(options.resume_epochs, self._input)
         self._interrupted = InterruptedFit(self._input, self._attachments.callbacks)
         self._callbacks = EpochCallbacks(self._attachments.callbacks, self._fits, options.keep)
-        self._stats, self._keeper = Stats(), Keeper(options.keep, options.keep_pending, loop)
+        self._stats, keeper = Stats(), Keeper(options.keep, options.keep_pending, loop)
+        described, job_ends = Described(options.metadata, options.data), JobEnds(options.ends_at)
+        self._lasting = Lasting(
+            keeper, described, self._attachments, job_ends, LastChecks(), self._interrupted, rehearsal
+        )
         self.warning = ""
         self.hold = Hold(who, self._give_way)
-        at_once: list[Listener] = [self._stats, Messages(), self._keeper, *([listener] if listener is not None else [])]
+        at_once: list[Listener] = [self._stats, Messages(), keeper, *([listener] if listener is not None else [])]
         self._events = Events(at_once, options.listeners)
 
     def warn_at_begin(self, message: str) -> None:
@@ -171,13 +156,10 @@ class Training:
             self._trained = weakref.ref(model)
             agreement = Agreement(world, self._last_signals, self._events.notify, signals(self._policy))
             open_run.closing.callback(agreement.close)
-            plan_keeper = PlanKeeper(open_run, self._events)
-            limits = EngineLimits(self._options, open_run.attempt.target.run, self._keeper.most_waiting, world)
-            wishes = Wishes(self._policy, agreement, world, plan_keeper, position, limits=limits)
-            epochs = EpochEnds(self._policy, position)
-            when_full = WhenFull(self._options, agreement, world, self._keeper, self._events)
-            checks = ReplicaChecks(self._options.replicas.parts, agreement)
-            end = worlds.each(world, lambda: self._job_ends.next(world, self._events.notify))
+            storage = Storage(self._options.storage, agreement, world, self._lasting.keeper, self._events)
+            fitting = Fitting(model, position, against, steps_per_execution)
+            begun = Begun(open_run, agreement, self._policy, fitting, self._options, self._events, storage)
+            parts = table.make(begun, self._lasting)
             notice = functools.partial(self._events.notify if world.rank == 0 else unheard, "info")
             installation = install(
                 open_run,
@@ -189,22 +171,11 @@ class Training:
                 notice=notice,
                 keep=lambda made: self._keep_installation(open_run, made),
             )
-            Unlisted(installation, world, self._events).begin(model, against)
             agreement.connect(installation.maximum)
-            checks.follow(self._checks, world, installation, open_run.steps.now())
-            self._checks = checks
             if against:
                 notice(f"captures are taken between two executions of the training: {against}")
-            own = self._policy, self._attachments, self._options, self._events, self._saved, self._keeper, when_full
-            parts = (open_run, installation, agreement, wishes, epochs, checks, end, *own)
-            self._session = Session(*parts, self._described, self._rehearsal)
-            self._profiling = StepProfiling.of(
-                open_run, installation, model, self._options, self._events, against, steps_per_execution
-            )
-            if fit is not None:
-                self._function = TrainFunction(model, open_run, installation, agreement, self._events)
+            self._session = Session(begun, installation, parts, self._attachments, self._saved)
             self._callbacks.begin(open_run, model, position, self._events.notify)
-            self._interrupted.begin(open_run, position, steps_per_execution)
         return position
 
     def _begin_input(self, open_run: OpenRun, model: Any, fit: Fit | None) -> FitPosition | None:
@@ -215,7 +186,7 @@ class Training:
         else:
             position = self._fits.begin(fit, open_run.attempt, self._events.notify, self._callbacks.has_stopped)
             self._input.begin_fit(model, fit, position, self._fits.ended, open_run.attempt.world, self._events.notify)
-        self._described.begin(position)
+        self._lasting.described.begin(position)
         return position
 
     def put_epoch_back(self) -> None:
@@ -248,16 +219,14 @@ class Training:
     def executed(self) -> bool:
         """Hands the capture of the last execution to the engine, if there is one. Returns False if training should end now: a signal came,
         or the job's end is near, and the step is committed. After ``close`` it does nothing and returns True."""
-        with self._closing_on_error():
+        try:  # as ``_closing_on_error``, which costs more
             if self._session is None:
                 self.hold.require()
                 return True
-            executed, function = self._session.executed, self._function
-            goes_on = executed() if function is None else function.around(executed)
-            self._interrupted.executed(self._session.schedule.step)
-            if self._profiling is not None:
-                self._profiling.executed(self._session.saver, self._session.schedule.captured)
-            return goes_on
+            return self._session.executed()
+        except BaseException as error:
+            self._close_after(error)
+            raise
 
     def epoch_begins(self, epoch: int, first: bool) -> None:
         """To be called when an epoch begins that has something to train. ``epoch``: its number, from 0; ``first``: whether it is the first
@@ -303,7 +272,6 @@ class Training:
         with self._closing_on_error():
             if self._session is not None and self._open_run is not None:
                 self._session.end()
-                self._end_checks(self._open_run)
                 self._open_run.finished = True
                 if not self._session.stopped:
                     self._fits.end()
@@ -314,7 +282,7 @@ class Training:
         """Stops the engine, gives the run's lock back, and takes the captures out of the model, unless another training uses them by
         now. Safe to call twice."""
         installation, self._installation = self._installation(), lambda: None
-        self._checks = None
+        self._lasting.checks.forget()
 
         def take_out() -> None:
             if installation is not None and not installation.in_use:
@@ -324,12 +292,6 @@ class Training:
             closing.callback(self._callbacks.closed)
             closing.callback(take_out)
             closing.callback(self._give_back)
-
-    def _end_checks(self, open_run: OpenRun) -> None:
-        """Notes where the session has ended, for the next one's comparison of replicas."""
-        installation = self._installation()
-        if self._checks is not None and installation is not None:
-            self._checks.end(installation, open_run.steps.now())
 
     def _end_interrupted(self) -> None:
         """Closes the run of a training that was interrupted before its ``end``."""
@@ -349,7 +311,6 @@ class Training:
             self._finalizer.detach()
             self.hold.end()
         open_run, self._open_run, self._session, self._finalizer = self._open_run, None, None, None
-        self._function = None
         if open_run is not None:
             with contextlib.closing(open_run):
                 self._interrupted.closes(open_run)
@@ -386,7 +347,7 @@ class Training:
         history = self._history if again else None
         beginning = attempt_events.Beginning.now(self._events)
         self.hold.take_over(run, world, self._events, said=self._options.verbose > 0)
-        if (rehearsal := self._rehearsal) is not None:
+        if (rehearsal := self._lasting.rehearsal) is not None:
             worlds.on_rank_0(world, lambda: rehearsal.opens(self._run.own(), self._options.local))
         attempt = ModelStart.start(
             run, model, steps, self._attachments, self._options, world, self._events.notify, history, self._who
@@ -442,7 +403,10 @@ class Training:
         try:
             yield
         except BaseException as error:
-            if self._open_run is not None and isinstance(error, Error):
-                self._open_run.error = str(error)
-            self.close()
+            self._close_after(error)
             raise
+
+    def _close_after(self, error: BaseException) -> None:
+        if self._open_run is not None and isinstance(error, Error):
+            self._open_run.error = str(error)
+        self.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from benchmarks import agreement
-from deepfreeze.plan.comparisons import WHOLE, Part
+from deepfreeze.plan.comparisons import WHOLE, Compared
 from veloc_bindings import crc32c
 
 
@@ -16,7 +16,7 @@ def test_the_parts_that_are_timed_cover_all_weights_once():
     assert np.frombuffer(whole, "<u4").tolist() == [crc32c(array) for array in arrays.values()] and not values
     ends = [0]
     for number in range(agreement.PARTS):
-        begin, end = checksums.span(Part(number, agreement.PARTS))
-        assert begin == ends[-1] and any(checksums.take(Part(number, agreement.PARTS))[0])
+        begin, end = checksums.span(Compared(number, agreement.PARTS))
+        assert begin == ends[-1] and any(checksums.take(Compared(number, agreement.PARTS))[0])
         ends.append(end)
     assert ends[-1] == sum(array.nbytes for array in arrays.values())

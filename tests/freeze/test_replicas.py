@@ -12,7 +12,7 @@ import pytest
 from deepfreeze.format.structure import Placed, Structure
 from deepfreeze.format.tensors import TensorSpec
 from deepfreeze.freeze.replicas import ReplicaChecksums
-from deepfreeze.plan.comparisons import WHOLE, Part
+from deepfreeze.plan.comparisons import WHOLE, Compared
 from tests.support import files
 
 # Bytes of each tensor: tensors of several parts, parts of several tensors, and one without bytes.
@@ -52,7 +52,7 @@ def test_the_whole_part_has_the_checksum_of_each_whole_tensor(data):
 @pytest.mark.parametrize("parts", [1, 2, 5, 16, 64])
 def test_the_parts_cover_each_byte_once_in_whole_pages(data, parts):
     made, _ = checksums(data)
-    spans = [made.span(Part(number, parts)) for number in range(parts)]
+    spans = [made.span(Compared(number, parts)) for number in range(parts)]
     assert spans[0][0] == 0 and spans[-1][1] == TOTAL
     assert all(before[1] == after[0] for before, after in itertools.pairwise(spans))
     assert all(begin % 4096 == 0 for begin, end in spans if begin < end)
@@ -63,16 +63,16 @@ def test_the_parts_cover_each_byte_once_in_whole_pages(data, parts):
 @pytest.mark.parametrize("parts", [2, 7, 16, 64])
 def test_any_changed_byte_changes_the_checksums_of_exactly_one_part(data, parts):
     made, _ = checksums(data)
-    before = [made.take(Part(number, parts)) for number in range(parts)]
+    before = [made.take(Compared(number, parts)) for number in range(parts)]
     rng = np.random.default_rng(2)
     for tensor in (0, 2, 3, 3, 4, 5, 6):
         at = rng.integers(SIZES[tensor])
         data[tensor][at] ^= 1
-        after = [made.take(Part(number, parts)) for number in range(parts)]
+        after = [made.take(Compared(number, parts)) for number in range(parts)]
         changed = [number for number in range(parts) if after[number] != before[number]]
         assert len(changed) == 1
         (number,) = changed
-        assert struct.pack("<QQ", *made.span(Part(number, parts))) == after[number][1]["compared_part"]
+        assert struct.pack("<QQ", *made.span(Compared(number, parts))) == after[number][1]["compared_part"]
         data[tensor][at] ^= 1
 
 

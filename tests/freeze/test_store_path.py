@@ -10,6 +10,7 @@ import veloc_bindings as vb
 from deepfreeze.errors import OptionError
 from deepfreeze.freeze import store_path
 from deepfreeze.freeze.settings import Engine
+from deepfreeze.process_state import PROCESS
 from deepfreeze.tiers.node_memory import is_memory
 
 LARGE = 64 << 20
@@ -22,7 +23,7 @@ class Probes:
         self.asked = 0
         self._answer = direct, cached
         monkeypatch.setattr(store_path, "probe", self)
-        monkeypatch.setattr(store_path, "_found", {})
+        monkeypatch.setattr(PROCESS, "ways", {})
 
     def __call__(self, run, writers, nbytes, chunk_bytes, seconds):
         self.asked += 1

@@ -15,6 +15,7 @@ import warnings
 from multiprocessing.connection import Client
 from pathlib import Path
 
+from deepfreeze.process_state import PROCESS
 from tests.support import faults
 
 
@@ -41,8 +42,7 @@ def fresh(plan, log):
 
 def forget():
     """Takes back what Keras has counted, its settings, and which models DeepFreeze has seen trained."""
-    if "deepfreeze.training.other_models" in sys.modules:
-        sys.modules["deepfreeze.training.other_models"]._trained.clear()
+    PROCESS.trained_models.clear()
     for keras in [sys.modules[name] for name in ("keras", "tf_keras") if name in sys.modules]:
         keras.backend.clear_session()
         keras.mixed_precision.set_global_policy("float32")

@@ -6,7 +6,7 @@ import models
 import numpy as np
 
 import deepfreeze
-from deepfreeze.training import advice
+from deepfreeze.process_state import PROCESS
 
 
 def run(api, folder, averaged):
@@ -15,7 +15,7 @@ def run(api, folder, averaged):
 
     hvd.init()
     told, handler = [], logging.Handler()
-    advice._told.clear()  # these processes have trained other models before
+    PROCESS.warned.clear()  # these processes have trained other models before
     handler.emit = lambda record: told.append(record.getMessage())
     logging.getLogger("deepfreeze").addHandler(handler)
     optimizer = keras.optimizers.Adam(1e-3)

@@ -18,7 +18,7 @@ import models
 import numpy as np
 
 import deepfreeze
-from deepfreeze.training import other_models
+from deepfreeze.process_state import PROCESS
 from tests.support.options import grouped
 
 
@@ -84,7 +84,7 @@ def report(case, keras, folder, rank, comm, averaging):
         options["world"] = comm.Split(rank) if alone else comm
     options = grouped(options)
     model = build(keras, difference, rank, averaging and options.pop("wrap", True))
-    other_models._trained.clear()  # each case is a job of its own, which may go on in the run of the last one
+    PROCESS.trained_models.clear()  # each case is a job of its own, which may go on in the run of the last one
     before, begun = [np.array(v) for v in model.weights], time.monotonic()
     error = held = None
     with warnings.catch_warnings(record=True) as caught:

@@ -2,9 +2,7 @@
 
 import pytest
 
-from deepfreeze.plan.epoch_ends import EpochEnds
 from deepfreeze.plan.epochs import Fit
-from deepfreeze.plan.every_steps import EverySteps
 from deepfreeze.plan.fit_position import FitPosition
 from deepfreeze.plan.late_groups import LateGroups
 
@@ -44,9 +42,8 @@ def test_a_group_that_has_to_stay_is_never_late_again():
 def test_the_end_of_an_epoch_is_known_with_the_number_of_batches():
     for batches, over in ((3, [False, False, True]), (None, [False, False, False])):
         position = FitPosition(0, Fit(epochs=1, batches=batches, begins_at=0), None)
-        epochs, found = EpochEnds(EverySteps(2), position), []
+        found = []
         for batch in range(3):
             position.train_batch_end(batch)
-            found.append(epochs.over)
+            found.append(position.epoch_is_over)
         assert found == over
-    assert not EpochEnds(EverySteps(2), None).over, "a loop has no epochs"

@@ -29,7 +29,7 @@ class Killed(Exception):
 @pytest.fixture(autouse=True)
 def another_process(monkeypatch):
     """Each fit of a test is the first one of its process."""
-    monkeypatch.setattr("deepfreeze.training.fits._ended", {})
+    monkeypatch.setattr("deepfreeze.process_state.PROCESS.ended_fits", {})
 
 
 class Program:
@@ -46,7 +46,7 @@ class Program:
     def __call__(self, kill=None, how=Killed, monkeypatch=None):
         """Trains until the step ``kill``. Returns the number of epochs that were begun."""
         if monkeypatch:
-            monkeypatch.setattr("deepfreeze.training.fits._ended", {})
+            monkeypatch.setattr("deepfreeze.process_state.PROCESS.ended_fits", {})
         begun, program = [], self
 
         class Beside(self.keras.callbacks.Callback):

@@ -245,13 +245,14 @@ def told_to_stop(keras, monkeypatch, run, at=None, how="SIGTERM"):
             if how == "SIGTERM":
                 signal.raise_signal(signal.SIGTERM)
             else:
-                patch.setattr(JobEnd, "known", True)
                 patch.setattr(JobEnd, "near", lambda *args: True)
 
     data, lowers = Resumable(arrays(), batch_size=BATCH, seed=5), Lowers()
     model = trainings.dense(keras, keras.optimizers.Adam(0.01), metrics=["mae"])
     checkpoint = deepfreeze.Checkpoint(run, every=100, data=data, extra={"lowers": lowers})
     with monkeypatch.context() as patch:
+        if how == "ends_at" and at is not None:
+            patch.setattr(JobEnd, "known", True)
         callbacks = [checkpoint, Told(), lowers]
         history = model.fit(data, epochs=EPOCHS, verbose=0, validation_data=arrays(), callbacks=callbacks)
     return checkpoint.stats.stopped, history, model, lowers.committed
@@ -277,7 +278,7 @@ def test_a_job_told_to_stop_at_its_last_batch_commits_it_at_once(keras, tmp_path
     last = BATCHES * EPOCHS
     why, _, _, committed = told_to_stop(keras, monkeypatch, tmp_path / "run", last - 1)
     assert why == "SIGTERM" and committed[-1] == last
-    monkeypatch.setattr("deepfreeze.training.fits._ended", {})  # another process
+    monkeypatch.setattr("deepfreeze.process_state.PROCESS.ended_fits", {})  # another process
     after = told_to_stop(keras, monkeypatch, tmp_path / "run")
     assert "have not seen" in caplog.text and after[1].epoch == [*range(EPOCHS - 1)]
 
@@ -292,7 +293,7 @@ def read_state(run, step):
 @pytest.mark.full
 def test_a_finished_job_that_is_started_again_has_its_history(keras, tmp_path, monkeypatch):
     whole = program(keras, tmp_path / "run")
-    monkeypatch.setattr("deepfreeze.training.fits._ended", {})  # another process
+    monkeypatch.setattr("deepfreeze.process_state.PROCESS.ended_fits", {})  # another process
     after = program(keras, tmp_path / "run")
     assert after[0] == []
     assert_same(after, whole)
@@ -322,7 +323,7 @@ def test_a_fit_that_was_finished_trains_nothing_and_the_next_goes_on(keras, tmp_
     """Two fits of one program: the second is interrupted. Started again, the program's first fit has nothing to train."""
 
     def two(folder, kill=None):
-        monkeypatch.setattr("deepfreeze.training.fits._ended", {})  # another process
+        monkeypatch.setattr("deepfreeze.process_state.PROCESS.ended_fits", {})  # another process
         data = Resumable(arrays(), batch_size=BATCH, seed=5)
         model = trainings.dense(keras, keras.optimizers.Adam(0.01), metrics=["mae"])
         checkpoint = deepfreeze.Checkpoint(tmp_path / folder, every=1, keep=100, data=data)
@@ -395,7 +396,7 @@ def test_a_run_that_was_saved_without_data_repeats_the_interrupted_epoch(keras, 
         epochs=EPOCHS,
         callbacks=[deepfreeze.Checkpoint(tmp_path / "run", every=10, keep=1, final=False)],
     )
-    monkeypatch.setattr("deepfreeze.training.fits._ended", {})  # another process
+    monkeypatch.setattr("deepfreeze.process_state.PROCESS.ended_fits", {})  # another process
     after = program(keras, tmp_path / "run")
     assert after[0][0] == (3, 0) and "saved without data=" in caplog.text
 

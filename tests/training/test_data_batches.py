@@ -30,7 +30,7 @@ class Killed(Exception):
 @pytest.fixture(autouse=True)
 def another_process(monkeypatch):
     """Each fit of a test is the first one of its process."""
-    monkeypatch.setattr("deepfreeze.training.fits._ended", {})
+    monkeypatch.setattr("deepfreeze.process_state.PROCESS.ended_fits", {})
 
 
 def rows():

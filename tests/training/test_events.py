@@ -16,11 +16,13 @@ from deepfreeze.events import Blocked, Captured, End, External, Notice, Progress
 from deepfreeze.events.event_files import EventFiles
 from deepfreeze.events.events import MOST_NOTES, Events, as_listener
 from deepfreeze.events.newest_end import newest_end
+from deepfreeze.process_state import PROCESS
 from deepfreeze.store.run import Run
 from deepfreeze.store.target import Target
-from deepfreeze.training import first_step
 from deepfreeze.training.commits import Commits
 from deepfreeze.training.engine_reports import EngineReports
+from deepfreeze.training.options import Options
+from deepfreeze.training.part_list import Parts
 from tests.support import processes, trainings
 from veloc_bindings import EXTERNAL, INFORMS, OK, Report
 
@@ -139,7 +141,7 @@ def test_a_line_of_the_engines_log_is_a_notice_that_warns_nobody(tmp_path, recwa
 
 
 def test_a_resumed_attempt_has_a_file_of_its_own(tmp_path, monkeypatch):
-    monkeypatch.setattr(first_step, "_noted_by", None)
+    monkeypatch.setattr(PROCESS, "first_step", None)
     fit(tmp_path / "run")
     fit(tmp_path / "run", steps=2)
     events = EventFiles(tmp_path / "run").new()
@@ -207,13 +209,11 @@ def test_keras_s_logs_have_three_figures_in_every_epoch(tmp_path):
 def test_notes_are_bounded_also_if_nobody_makes_events_of_them():
     """A file of events on a store that hangs holds up the thread that makes them: training then makes them itself, and none is lost."""
     stats = deepfreeze.Stats()
-    events, nobody = (
-        Events([stats]),
-        types.SimpleNamespace(enter=lambda reports: None, committed=lambda seconds: None, notices=list),
-    )
-    attempt = types.SimpleNamespace(target=Target("/run", "1" * 32, "2" * 32), world=types.SimpleNamespace(rank=1))
+    events, world = Events([stats]), types.SimpleNamespace(rank=1)
+    attempt = types.SimpleNamespace(target=Target("/run", "1" * 32, "2" * 32), world=world)
     open_run = types.SimpleNamespace(attempt=attempt, closing=contextlib.ExitStack())
-    commits = Commits(open_run, None, nobody, nobody, nobody, nobody, None, events)
+    begun = types.SimpleNamespace(open_run=open_run, events=events, options=Options(), world=world)
+    commits = Commits(begun, Parts([]), None)
     committed = itertools.count(1)
 
     def poll():

@@ -8,7 +8,7 @@ import pytest
 
 from deepfreeze.events.event import Started
 from deepfreeze.events.events import Events, as_listener
-from deepfreeze.training import first_step
+from deepfreeze.process_state import PROCESS
 from deepfreeze.training.first_step import FirstStep, process_age
 
 BEGUN = 5.0  # seconds before the first step at which the attempt begins
@@ -16,7 +16,7 @@ BEGUN = 5.0  # seconds before the first step at which the attempt begins
 
 @pytest.fixture(autouse=True)
 def nothing_noted(monkeypatch):
-    monkeypatch.setattr(first_step, "_noted_by", None)
+    monkeypatch.setattr(PROCESS, "first_step", None)
 
 
 def attempt(heard, steps):

@@ -25,7 +25,7 @@ class Interrupted(Exception):
 @pytest.fixture(autouse=True)
 def another_process(monkeypatch):
     """Each test is a process of its own."""
-    monkeypatch.setattr("deepfreeze.training.fits._ended", {})
+    monkeypatch.setattr("deepfreeze.process_state.PROCESS.ended_fits", {})
 
 
 @pytest.fixture

@@ -20,8 +20,8 @@ def another_process(monkeypatch):
 
 
 def start_again(monkeypatch):
-    monkeypatch.setattr("deepfreeze.training.fits._ended", {})
-    monkeypatch.setattr("deepfreeze.training.last_training._last", {})
+    monkeypatch.setattr("deepfreeze.process_state.PROCESS.ended_fits", {})
+    monkeypatch.setattr("deepfreeze.process_state.PROCESS.last_trainings", {})
 
 
 def callback(run, **options):

@@ -21,8 +21,8 @@ ORDERS = ("before", "behind")  # of our callback
 @pytest.fixture(autouse=True)
 def another_process(monkeypatch):
     """Each test is a process of its own."""
-    monkeypatch.setattr("deepfreeze.training.fits._ended", {})
-    monkeypatch.setattr("deepfreeze.training.last_training._last", {})
+    monkeypatch.setattr("deepfreeze.process_state.PROCESS.ended_fits", {})
+    monkeypatch.setattr("deepfreeze.process_state.PROCESS.last_trainings", {})
 
 
 def anew(model):

@@ -10,7 +10,7 @@ from deepfreeze.freeze.backend import Opening
 from deepfreeze.freeze.replicas import ReplicaChecksums
 from deepfreeze.freeze.saver import Saver
 from deepfreeze.notices import unheard
-from deepfreeze.plan.comparisons import WHOLE, Part
+from deepfreeze.plan.comparisons import WHOLE, Compared
 from deepfreeze.ranks.agreement import Agreement
 from deepfreeze.ranks.world import OneRank
 from deepfreeze.training.replica_checks import ReplicaChecks
@@ -33,7 +33,7 @@ def asked(monkeypatch):
     return asked
 
 
-@pytest.mark.parametrize(("options", "then"), [({}, [Part(0, 64), Part(1, 64)]), ({"parts": 0}, [None, None])])
+@pytest.mark.parametrize(("options", "then"), [({}, [Compared(0, 64), Compared(1, 64)]), ({"parts": 0}, [None, None])])
 def test_replicas_are_compared_whole_at_two_captures_and_then_in_parts(tmp_path, asked, options, then):
     checkpoint = deepfreeze.Checkpoint(tmp_path / "run", every=1, replicas=deepfreeze.Replicas(**options))
     trainings.dense(keras).fit(trainings.data(4), verbose=0, shuffle=False, callbacks=[checkpoint])
@@ -51,7 +51,7 @@ def test_several_fits_are_one_training_for_the_comparison(tmp_path, monkeypatch,
     model, checkpoint = trainings.dense(keras), deepfreeze.Checkpoint(tmp_path / "run", every=1)
     for _ in range(4):
         fit(model, checkpoint, 1)
-    assert asked == [WHOLE, WHOLE, Part(0, 64), Part(1, 64)]
+    assert asked == [WHOLE, WHOLE, Compared(0, 64), Compared(1, 64)]
     assert modes == ["auto", "auto", "warn", "warn"]
 
 
@@ -74,7 +74,7 @@ def test_what_may_make_the_ranks_differ_begins_the_comparison_anew(tmp_path, ask
     fit(model, checkpoint, 2)
     CHANGES[change](model, checkpoint, run)
     fit(model, checkpoint, 1)
-    assert asked == [WHOLE, WHOLE, Part(0, 64) if change == "nothing" else WHOLE]
+    assert asked == [WHOLE, WHOLE, Compared(0, 64) if change == "nothing" else WHOLE]
 
 
 def test_the_last_checkpoint_compares_the_values_that_it_saves(tmp_path, monkeypatch):
@@ -144,7 +144,7 @@ def test_comparisons_go_on_where_all_ranks_have_ended_alike(reports, other, foll
     before.enter(reports)
     before.end(captures, 3)
     after.follow(before, OfTwo(other), captures, 3)
-    assert after.next(4) == (Part(1, 4) if followed else WHOLE)
+    assert after.next(4) == (Compared(1, 4) if followed else WHOLE)
 
 
 def test_while_a_difference_is_known_the_ranks_compare_everything():
@@ -155,12 +155,12 @@ def test_while_a_difference_is_known_the_ranks_compare_everything():
     told = [
         ([], WHOLE),
         ([report(1, -1)], WHOLE),
-        ([report(2, -1)], Part(0, 4)),
+        ([report(2, -1)], Compared(0, 4)),
         ([report(3, 5)], WHOLE),
         # What has failed, or is not committed yet, says nothing.
         ([report(4, -1, level=LOCAL), report(5, -1, code=IO)], WHOLE),
         ([report(6, 0, code=DIVERGED)], WHOLE),
-        ([report(7, 2), report(8, -1)], Part(1, 4)),
+        ([report(7, 2), report(8, -1)], Compared(1, 4)),
     ]
     for reports, wanted in told:
         checks.enter(reports)

@@ -107,12 +107,12 @@ def test_a_fit_that_was_killed_between_two_epochs_repeats_no_batch(keras, tmp_pa
 def test_a_finished_run_that_is_started_again_trains_nothing(keras, tmp_path, capsys, monkeypatch):
     run = tmp_path / "run"
     program(keras, run)
-    monkeypatch.setattr("deepfreeze.training.fits._ended", {})  # another process
+    monkeypatch.setattr("deepfreeze.process_state.PROCESS.ended_fits", {})  # another process
     capsys.readouterr()
     began, model = program(keras, run)
     assert began == [] and steps(model) == 24 and put_back(model)
     assert "nothing is left to train" in capsys.readouterr().err
-    monkeypatch.setattr("deepfreeze.training.fits._ended", {})
+    monkeypatch.setattr("deepfreeze.process_state.PROCESS.ended_fits", {})
     assert program(keras, run, epochs=5)[0] == [4], "it was asked for one more epoch"
 
 
@@ -124,7 +124,7 @@ def test_the_fits_of_a_program_are_told_apart(keras, tmp_path, monkeypatch, caps
     _, model = program(keras, run, checkpoint=checkpoint)
     program(keras, run, kill=33, checkpoint=checkpoint, model=model)
     assert position(run) == Position(fit=1, epoch=1, batch=2, batches=6, epochs=4, trained=8)
-    monkeypatch.setattr("deepfreeze.training.fits._ended", {})
+    monkeypatch.setattr("deepfreeze.process_state.PROCESS.ended_fits", {})
     capsys.readouterr()
     checkpoint = deepfreeze.Checkpoint(run, every=2, keep=100)
     began, model = program(keras, run, checkpoint=checkpoint)
@@ -231,7 +231,7 @@ def test_a_finished_run_of_a_model_built_late_trains_nothing(keras, tmp_path, mo
     run = tmp_path / "run"
     _, trained = program(keras, run, model=later_models.sequential(keras))
     before, marks = values(trained), (run / "marks.json").read_bytes()
-    monkeypatch.setattr("deepfreeze.training.fits._ended", {})  # another process
+    monkeypatch.setattr("deepfreeze.process_state.PROCESS.ended_fits", {})  # another process
     capsys.readouterr()
     model = later_models.sequential(keras)
     model.compile(model.optimizer, loss="mse", **options)
@@ -266,7 +266,7 @@ def test_epochs_that_were_left_out_are_trained_by_the_next_start(keras, tmp_path
     began, model = program(keras, run, model=later_models.sequential(keras), every=6)
     assert newest.step == 18 and began == [3] and steps(model) == 18
     assert "epoch 3 is left out" in caplog.text
-    monkeypatch.setattr("deepfreeze.training.fits._ended", {})  # another process
+    monkeypatch.setattr("deepfreeze.process_state.PROCESS.ended_fits", {})  # another process
     began, model = program(keras, run, model=later_models.sequential(keras), every=6)
     assert began == [3] and steps(model) == 24
 

@@ -13,7 +13,7 @@ from deepfreeze.plan.step.profile import StepProfile
 from deepfreeze.plan.step.step_plan_file import StepPlanFile
 from deepfreeze.store import step_plans
 from deepfreeze.store.run import Run
-from deepfreeze.training.step_profiling import _notes
+from deepfreeze.training.parts.profiling import _notes
 from tests.support import kerases, trainings
 from veloc_bindings import StepMark
 

@@ -1,4 +1,4 @@
-"""Which checkpoint gives way where there is no room, and that all ranks say the same: ``WhenFull`` with ranks that are played."""
+"""Which checkpoint gives way where there is no room, and that all ranks say the same: ``ReplacingSteps`` with ranks that are played."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from deepfreeze.freeze.settings import Engine
 from deepfreeze.plan.every_steps import EverySteps
 from deepfreeze.plan.schedule import Schedule
-from deepfreeze.ranks.world import OneRank
-from deepfreeze.training.when_full import WhenFull
+from deepfreeze.training.part import Saving
+from deepfreeze.training.parts.full import ReplacingSteps
+from tests.support.played_ranks import PlayedRanks
 from tests.support.seed import SEED
 
 
@@ -42,48 +42,20 @@ class Saver:
             self.under_way.pop(0)
 
 
-class Word:
-    """A field of all ranks: the greatest proposal, after ``meet``."""
-
-    def __init__(self) -> None:
-        self.proposals: dict[int, int] = {}
-        self.agreed = 0
-
-    def of(self, rank: int) -> SimpleNamespace:
-        own = SimpleNamespace(propose=lambda value: self.proposals.__setitem__(rank, value))
-        word = self
-
-        class Own:
-            propose = staticmethod(own.propose)
-
-            @property
-            def agreed(self) -> int:
-                return word.agreed
-
-        return Own()
-
-    def meet(self) -> None:
-        self.agreed = max(self.proposals.values(), default=0)
-
-
 class Ranks:
     """Ranks that train in step, each with a saver of its own. They meet after each execution, or only sometimes."""
 
     def __init__(self, world: int, most: int, every: int, steps: int = 1) -> None:
-        self.words: dict[str, Word] = {}
+        self.played = PlayedRanks(world)
         self.savers = [Saver(most) for _ in range(world)]
         self.schedules = [Schedule(EverySteps(every), 0, True) for _ in range(world)]
         self.step, self.steps, self.skipped = 0, steps, []
-        options = SimpleNamespace(engine=Engine(when_full="replace"), storage=None)
-        self.all = [WhenFull(options, self._agreement(rank), OneRank(), None, None) for rank in range(world)]
+        self.position, storage = SimpleNamespace(epoch_is_over=False), SimpleNamespace(has_room=lambda: True)
+        self.all = []
+        for rank, saver in enumerate(self.savers):
+            self.all.append(ReplacingSteps(self.played.begun(rank, position=self.position, storage=storage)))
+            self.all[rank].opens(saver, None)
         self.captured: list[int] = []
-
-    def _agreement(self, rank: int) -> SimpleNamespace:
-        def field(name: str):
-            return self.words.setdefault(name, Word()).of(rank)
-
-        skip = field("skip")
-        return SimpleNamespace(field=field, skip=skip.propose)
 
     def execute(self, meets: bool = True, counts: bool = True, pauses: bool = False, keeps: bool = False) -> None:
         """One execution on all ranks. ``counts``: the optimizer has counted its steps; ``keeps``: what it captures gives way to none."""
@@ -97,19 +69,20 @@ class Ranks:
             taken.add((done.captured, done.skipped))
         ((captured, skipped),) = taken
         if keeps and captured is not None:
-            for when_full in self.all:
-                when_full.keeps(captured)
+            for part in self.all:
+                part.saves(Saving(captured, stays=True))
         self.captured += [captured] if captured is not None else []
         self.skipped += [skipped] if skipped is not None else []
         if meets:
-            for word in self.words.values():
-                word.meet()
+            self.played.meet()
+        self.position.epoch_is_over = pauses
         found = set()
-        for when_full, saver, schedule in zip(self.all, self.savers, self.schedules, strict=True):
-            found.add((when_full.settle(self.words["skip"].agreed, schedule, saver, pauses), schedule.target))
+        for part, schedule in zip(self.all, self.schedules, strict=True):
+            schedule.aim(0)
+            found.add((part.gives_up(schedule), schedule.target))
         assert len(found) == 1, "all ranks do the same"
-        for when_full, saver, schedule in zip(self.all, self.savers, self.schedules, strict=True):
-            when_full.propose(schedule, self.steps, saver)
+        for part, schedule in zip(self.all, self.schedules, strict=True):
+            assert part.proposes(0, schedule, self.steps) == 0
         assert len({tuple(saver.given_up) for saver in self.savers}) == 1
 
 
@@ -138,7 +111,7 @@ def test_a_pause_lets_the_held_one_go_on_one_rank_alone():
     ranks = Ranks(world=2, most=3, every=2)
     while ranks.savers[0].held is None:
         ranks.execute()
-    ranks.all[0].let_go(ranks.savers[0])
+    ranks.all[0].pauses()
     ranks.savers[0].begun = 9
     for _ in range(8):
         ranks.execute()

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -20,6 +19,7 @@ import tensorflow as tf
 
 from deepfreeze.errors import UnsupportedError
 from deepfreeze.frameworks.tensorflow.hooks import Hook, apply_of, being_traced, make_anew, noting
+from deepfreeze.process_state import PROCESS
 from deepfreeze.state import applied, private_api
 from deepfreeze.state.keras_objects import is_built, optimizer_variables, optimizers, tf_variable
 from deepfreeze.state.shadow import shadowed
@@ -32,9 +32,6 @@ from deepfreeze.state.unbuilt import (
     unseen_optimizers,
 )
 
-# Models whose train_step was traced here. A layer of theirs that is still not built has no part in the training.
-_traced: weakref.WeakSet[Any] = weakref.WeakSet()
-
 
 def lines_to_build(model: Any, shape: str = INPUT_SHAPE, everywhere: bool = False) -> list[str]:
     """The lines that would build what is not built of ``model``; an empty list if its training can begin. ``shape``: see
@@ -44,7 +41,7 @@ def lines_to_build(model: Any, shape: str = INPUT_SHAPE, everywhere: bool = Fals
 
 def layers_to_build(model: Any, shape: str = INPUT_SHAPE) -> list[str]:
     """As ``lines_to_build``, without the optimizers."""
-    return [] if model in _traced else unbuilt_layers(model, shape)
+    return [] if model in PROCESS.traced_models else unbuilt_layers(model, shape)
 
 
 def begins_with_trace(model: Any) -> bool:
@@ -65,7 +62,7 @@ def build_by(model: Any, shapes: Any) -> None:
             f"a train_step that can't be traced before: {type(failure).__name__}: {failure}", lines
         ) from failure
     if failure is None:
-        _traced.add(model)
+        PROCESS.traced_models.add(model)
 
 
 def _needed(model: Any, shape: str = INPUT_SHAPE) -> list[str]:
@@ -204,7 +201,7 @@ class FirstTrace:
         """Makes all variables, by tracing the user's step without running it. ``lines``: see ``_needed``."""
         failure = _trace(self._model, self._step, args, kwargs)
         if failure is None:
-            _traced.add(self._model)
+            PROCESS.traced_models.add(self._model)
         if failure is None or not lines:
             return
         if not tf.executing_eagerly():

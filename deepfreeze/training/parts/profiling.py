@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
-from deepfreeze.events.events import Events
 from deepfreeze.format.tensors import REPLICATED
 from deepfreeze.frameworks.tensorflow.step_marks import MarkedStep
+from deepfreeze.freeze.agreed_structure import AgreedStructure
 from deepfreeze.freeze.saver import Saver
+from deepfreeze.plan.schedule import Schedule
 from deepfreeze.plan.step import marks, planning
 from deepfreeze.plan.step.marks import MarkNotes, MarkPlace
 from deepfreeze.plan.step.parts import joined
@@ -25,10 +25,10 @@ from deepfreeze.plan.step.profile import StepProfile
 from deepfreeze.ranks.world import each
 from deepfreeze.state.keras_objects import tf_variable
 from deepfreeze.state.training_state import StateTensor
+from deepfreeze.training.begun import Begun
 from deepfreeze.training.installation import Installation
-from deepfreeze.training.open_run import OpenRun
-from deepfreeze.training.options import Options
-from deepfreeze.training.step_planner import StepPlanner, tell
+from deepfreeze.training.part import Part
+from deepfreeze.training.step_planner import StepPlanner
 from veloc_bindings import StepMark
 
 WARM = 5  # steps before the marks: the first ones are untypical
@@ -37,66 +37,61 @@ _MOST_STEPS = 3000  # that are marked, for three checkpoints
 _MOST_TENSORS = 2000  # of a profile; of more the small ones are joined
 
 
-class StepProfiling:
-    """Profiles the step of one training, from construction until the profile stands or the run is closed. The training thread of every
-    rank calls all methods in the same order."""
+class StepProfiling(Part):
+    """Profiles the step of one training, from its beginning until the profile stands or the run is closed."""
 
-    def __init__(
-        self,
-        open_run: OpenRun,
-        installation: Installation,
-        model: Any,
-        optimizer: Any,
-        options: Options,
-        events: Events,
-    ) -> None:
-        self._open_run, self._installation, self._events = open_run, installation, events
-        self._model, self._optimizer, self._options = model, optimizer, options
+    def __init__(self, begun: Begun) -> None:
+        self._begun, self._open_run, self._options = begun, begun.open_run, begun.options
+        self._model, self._fitting = begun.fitting.model, begun.fitting
+        self._installation: Installation | None = None
+        self._saver: Saver | None = None
+        self._structure = ""  # the digest of it
         self._warm = 0
         self._marked: MarkedStep | None = None
         self._steps: list[list[StepMark]] = []
         self._captured: list[int] = []  # marked steps that were captured
         self._over = False
         self._planner: StepPlanner | None = None
-        open_run.closing.callback(self._close)
 
-    @classmethod
-    def of(
-        cls,
-        open_run: OpenRun,
-        installation: Installation,
-        model: Any,
-        options: Options,
-        events: Events,
-        against: str,
-        steps_per_execution: int,
-    ) -> StepProfiling | None:
-        """The profiling of a training that asks for it; None if it does not, or if its step can't be profiled, which is said. ``against``:
-        the reason why captures are taken between two executions, "" if they are not."""
-        if not options.capture.profile:
-            return None
-        batches = open_run.steps.batches_per_step
+    def begins(self, installation: Installation) -> bool:
+        """Says why the step can't be profiled, if that is so."""
+        self._installation = installation
+        against = self._fitting.against or self._against(installation)
+        if against:
+            self._over = True
+            self._tell_why_not(against)
+        else:
+            self._open_run.closing.callback(self._close)
+        return True
+
+    def _against(self, installation: Installation) -> str:
+        """The reason why a step of captures in the train function can't be profiled, "" for none."""
+        steps, batches = self._fitting.steps_per_execution, self._open_run.steps.batches_per_step
         reasons = (
-            (steps_per_execution > 1, f"an execution has {steps_per_execution} steps (steps_per_execution)"),
-            (getattr(model, "run_eagerly", False), "it runs eagerly"),
+            (steps > 1, f"an execution has {steps} steps (steps_per_execution)"),
+            (getattr(self._model, "run_eagerly", False), "it runs eagerly"),
             (batches > 1, f"an update takes {batches} batches (gradient accumulation)"),
             (installation.capture.engine_memory is None, "captures are taken by TensorFlow's own ops"),
-            (not hasattr(model, "make_train_function"), "it is no fit"),
+            (not hasattr(self._model, "make_train_function"), "it is no fit"),
         )
-        against = against or next((reason for holds, reason in reasons if holds), "")
-        if not against:
-            optimizer = options.optimizer or model.optimizer
-            return cls(open_run, installation, model, optimizer, options, events)
-        if open_run.attempt.world.rank == 0:
-            text = f"Capture(profile=True): the step is not profiled, because {against}"
-            tell(events, "info", text, speaks=bool(options.verbose))
-        return None
+        return next((reason for holds, reason in reasons if holds), "")
 
-    def executed(self, saver: Saver, captured: int) -> None:
-        """To be called after each execution. ``captured``: the last step that the ranks have captured, even if one of them could not hand
-        it over. Collective when the profile is complete, which is so on all ranks after the same step."""
+    def _tell_why_not(self, why: str) -> None:
+        self._begun.tell(f"Capture(profile=True): the step is not profiled, because {why}")
+
+    def opens(self, saver: Saver, agreed: AgreedStructure) -> None:
+        """Gets the saver."""
+        self._saver, self._structure = saver, agreed.structure.digest.hex()
+
+    def goes_on(self, schedule: Schedule) -> None:
+        """Profiles the execution. Collective when the profile is complete, which is so on all ranks after the same step."""
+        assert self._saver is not None
+        self._executed(self._saver, schedule.captured)
+
+    def _executed(self, saver: Saver, captured: int) -> None:
+        """``captured``: the last step that the ranks have captured, even if one of them could not hand it over."""
         if self._planner is not None:
-            self._planner.tell(self._events)
+            self._planner.tell(self._begun.events)
         if self._over:
             return
         if self._marked is None:
@@ -105,7 +100,7 @@ class StepProfiling:
                 tensors = [tensor for tensor, _ in self._tensors()]
 
                 def mark() -> None:
-                    self._marked = MarkedStep(self._model, self._optimizer, tensors)
+                    self._marked = MarkedStep(self._model, self._options.optimizer or self._model.optimizer, tensors)
                     saver.watch(self._marked.area)
 
                 each(self._open_run.attempt.world, mark)
@@ -128,12 +123,11 @@ class StepProfiling:
         self._over = True
         self._marked.close()
         self._steps = []
-        if self._open_run.attempt.world.rank == 0:
-            text = f"Capture(profile=True): the step is not profiled, because {why}"
-            tell(self._events, "info", text, speaks=bool(self._options.verbose))
+        self._tell_why_not(why)
 
     def _tensors(self) -> list[tuple[StateTensor, int]]:
         """The saved tensors, with the bytes that this rank captures of each."""
+        assert self._installation is not None
         capture = self._installation.capture
         mine: Counter[int] = Counter()
         for piece in capture.pieces:
@@ -174,7 +168,7 @@ class StepProfiling:
         tensors = marks.tensors([_renumbered(place, kept) for place in places], saved)
         profile = StepProfile(
             name=self._model.name,
-            structure=self._installation.agreed.structure.digest.hex() if self._installation.agreed else "0" * 64,
+            structure=self._structure,
             world_size=world.size,
             spread=max(spread for _, _, spread in ranks),
             windows=tuple(marks.slowest([of_rank for of_rank, _, _ in ranks])),
@@ -194,7 +188,7 @@ class StepProfiling:
         if self._marked is not None:
             self._marked.close()
         if self._planner is not None:
-            self._planner.end(self._events)
+            self._planner.end(self._begun.events)
 
 
 def _notes(steps: Sequence[Sequence[StepMark]], tier: str) -> MarkNotes:

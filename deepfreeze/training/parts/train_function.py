@@ -8,67 +8,71 @@ nothing. ``compile`` alone leaves the model without a function, and Keras ends t
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
 from typing import Any
 
 from deepfreeze.errors import UnsupportedError
-from deepfreeze.events.events import Events
-from deepfreeze.ranks.agreement import Agreement
+from deepfreeze.plan.schedule import Schedule
 from deepfreeze.state.keras_objects import optimizers, variable_name
 from deepfreeze.state.training_state import METRIC, TrainingState
+from deepfreeze.training.begun import Begun
 from deepfreeze.training.installation import Installation
 from deepfreeze.training.last_training import another_run
-from deepfreeze.training.open_run import OpenRun
+from deepfreeze.training.part import Part
 
 _LISTED = 3  # variables named in a message
 
 
-class TrainFunction:
-    """What one ``fit`` trains by: the model's train function, and the optimizer whose updates are the steps. The training thread calls
-    ``around`` after each execution. The look takes less than a microsecond unless something has changed."""
+class TrainFunction(Part):
+    """What one ``fit`` trains by: the model's train function, and the optimizer whose updates are the steps. The look takes less than a
+    microsecond unless something has changed."""
 
-    def __init__(
-        self, model: Any, open_run: OpenRun, installation: Installation, agreement: Agreement, events: Events
-    ) -> None:
-        """``installation``: the captures in the model; ``events``: hear of warnings, on rank 0."""
-        optimizer, attempt = open_run.steps.optimizer, open_run.attempt
+    def __init__(self, begun: Begun) -> None:
+        optimizer, attempt, model = begun.open_run.steps.optimizer, begun.open_run.attempt, begun.fitting.model
         self._model, self._optimizer = weakref.ref(model), optimizer
-        self._installation, self._agreement = installation, agreement
-        self._run, self._events = attempt.target.run, events if attempt.world.rank == 0 else None
+        self._agreement, self._run = begun.agreement, attempt.target.run
+        self._events = begun.events if attempt.world.rank == 0 else None
         names = [name for name, one in optimizers(model).items() if one is optimizer]
         self._name = names[0] if names else "optimizer"
-        self._seen, self._function = optimizer, getattr(model, "train_function", None)
+        self._seen = optimizer
+        self._installation: Installation | None = None
+        self._function: Any = None
         self._once: Any = None  # the function that was found last
         self._error: UnsupportedError | None = None
 
-    def around(self, executed: Callable[[], bool]) -> bool:
-        """Calls ``executed``, which takes the capture of the last execution, and returns what it does. Ends training on all ranks if it
-        would go on with another optimizer, or with other variables, than those that are captured: ``UnsupportedError``."""
+    def begins(self, installation: Installation) -> bool:
+        """Notes the function that has the captures."""
+        self._installation, self._function = installation, getattr(self._model(), "train_function", None)
+        return True
+
+    def execution_ended(self) -> None:
+        """Looks whether training would go on with another optimizer, or with other variables, than those that are captured."""
         model = self._model()
         if model is not None and (
             getattr(model, self._name, None) is not self._seen
             or getattr(model, "train_function", None) is not self._function
         ):
             self._changed(model)
-        goes_on = executed()
+
+    def goes_on(self, schedule: Schedule) -> None:
+        """Ends training on all ranks if it would: ``UnsupportedError``."""
         if self._error is not None:
             self._agreement.give_up(self._error)
-        return goes_on
 
     def _changed(self, model: Any) -> None:
-        function = getattr(model, "train_function", None)
+        function, installation = getattr(model, "train_function", None), self._installation
+        assert installation is not None
         if function is None:
             return  # after ``compile``: the next batch ends with Keras's TypeError, unless a function is made before
         anew = function is not self._function
         # Between executions nobody is told when a new function runs for the first time, in which Keras 2 makes the variables of metrics. So
         # the execution after the next one looks once more.
-        if self._installation.in_graph or function is self._once:
+        if installation.in_graph or function is self._once:
             self._function = function
         self._once = function
         self._seen = getattr(model, self._name, None)
         if any(one is self._optimizer for one in optimizers(model).values()):
             if anew:
-                self._require_same_variables(model)
+                self._require_same_variables(model, installation)
         elif anew or getattr(model, "run_eagerly", False):
             self._error = self._other_optimizer()
         elif self._events is not None:
@@ -78,10 +82,10 @@ class TrainFunction:
                 once=f"model.{self._name}",
             )
 
-    def _require_same_variables(self, model: Any) -> None:
+    def _require_same_variables(self, model: Any, installation: Installation) -> None:
         """The captures are in the new function too. They serve it if the model has the same variables, of whatever kind by now."""
-        capture = self._installation.capture
-        if not self._installation.in_graph:
+        capture = installation.capture
+        if not installation.in_graph:
             capture.follow_metrics()  # else this was done while the function was traced
         captured = {id(one.variable): one for one in capture.state.tensors if one.kind != METRIC}
         state = TrainingState.of(model, capture.state.what)

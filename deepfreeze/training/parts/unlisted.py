@@ -7,60 +7,61 @@ from __future__ import annotations
 from typing import Any
 
 from deepfreeze.errors import StructureError
-from deepfreeze.events.events import Events
 from deepfreeze.format.tensors import REPLICATED, TensorSpec
+from deepfreeze.frameworks.tensorflow.capture import TensorFlowCapture
 from deepfreeze.frameworks.tensorflow.written_variables import unlisted
-from deepfreeze.ranks.world import World, each
+from deepfreeze.ranks.world import each
 from deepfreeze.state import private_api
 from deepfreeze.state.training_state import TrainingState
 from deepfreeze.thaw import awaited
+from deepfreeze.training.begun import Begun
 from deepfreeze.training.installation import Installation
+from deepfreeze.training.part import Part
 
 _LISTED = 10  # names in a message
 
 
-class Unlisted:
-    """The variables of one training that its model does not list, from its beginning to the end of its first execution. The training
-    thread of every rank calls the methods."""
+class Unlisted(Part):
+    """The variables of one training that its model does not list, from its beginning to the end of its first execution."""
 
-    def __init__(self, installation: Installation, world: World, events: Events) -> None:
-        self._capture, self._world, self._events = installation.capture, world, events
-        installation.after_first_execution = self._first_execution_ended
-        self._against = ""
+    def __init__(self, begun: Begun) -> None:
+        self._world, self._events, self._model = begun.world, begun.events, begun.fitting.model
+        eagerly = "run_eagerly=True" if getattr(self._model, "run_eagerly", False) else ""
+        self._against = begun.fitting.against or eagerly
 
-    def begin(self, model: Any, against: str) -> None:
-        """Collective. To be called before the train function is traced. ``against``: the reason why it does not take the captures, "" if it
-        does. Where no graph is traced, ``StructureError`` as below.
-
-        When the step has been traced, the restored values that wait for its variables are assigned. ``StructureError`` ends the training
-        then, before its first step, if a restored weight that an optimizer has trained finds no variable."""
-        self._against = against or ("run_eagerly=True" if getattr(model, "run_eagerly", False) else "")
+    def begins(self, installation: Installation) -> bool:
+        """When the step has been traced, the restored values that wait for its variables are assigned. ``StructureError`` ends the training
+        then, before its first step, if a restored weight that an optimizer has trained finds no variable; at once where no graph is
+        traced."""
+        capture = installation.capture
+        installation.after_first_execution = lambda: self._first_execution_ended(capture)
         if self._against:
-            each(self._world, lambda: _require_weights(model))
+            each(self._world, lambda: _require_weights(self._model))
         else:
-            self._capture.traced = _traced
+            capture.traced = _traced
+        return True
 
-    def _first_execution_ended(self) -> None:
+    def _first_execution_ended(self, capture: TensorFlowCapture) -> None:
         """Rank 0 warns of what is not saved, and of what was not restored."""
-        self._capture.traced = _nothing
-        left = awaited.forget(self._capture.state.model)
+        capture.traced = _nothing
+        left = awaited.forget(capture.state.model)
         if self._world.rank == 0:
-            self._tell(left)
+            self._tell(capture, left)
 
-    def _tell(self, left: list[TensorSpec]) -> None:
+    def _tell(self, capture: TensorFlowCapture, left: list[TensorSpec]) -> None:
         """``left``: what waited in vain."""
         if left:
             self._warn(
                 f"the checkpoint has values of {_named([spec.name for spec in left])}, which the step wrote when it was saved. Nothing "
                 f"got these values: {self._against or 'the step that was traced now writes no such variable'}"
             )
-        if self._capture.left_out:
+        if capture.left_out:
             self._warn(
-                f"the step writes {_named(self._capture.left_out)}, which no checkpoint can hold: a training that goes on from a "
+                f"the step writes {_named(capture.left_out)}, which no checkpoint can hold: a training that goes on from a "
                 "checkpoint begins with the values that the program gives. If these are numbers, make each a weight of a layer: "
                 "self.name = self.add_weight(shape=(), trainable=False)"
             )
-        names = [] if self._capture.asked else unlisted(self._capture.state)
+        names = [] if capture.asked else unlisted(capture.state)
         if names:
             why = self._against or "this TensorFlow does not tell what a step writes"
             self._warn(

@@ -1,0 +1,1 @@
+"""The parts of a training, a file for each trade. ``table`` lists them."""
