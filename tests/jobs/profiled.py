@@ -4,6 +4,7 @@ steps that were saved, the bytes of the model's weights, and the messages of eve
 
 import threading
 import time
+from unittest import mock
 
 import models
 import tensorflow as tf
@@ -27,8 +28,6 @@ def run(folder, every, slower=None, fails=None, batches=80):
         if step == fails and hvd.rank() == 0:
             raise WaitError(where="storage=", expected="room", found="none", todo="free some")
         return hands_over(storage, step)
-
-    Storage.hands_over = refuse
 
     def wait(x):
         time.sleep(late)
@@ -57,12 +56,13 @@ def run(folder, every, slower=None, fails=None, batches=80):
         verbose=0,
         wait_for="external",
         on_error="raise" if fails is None else "warn",
+        storage=None if fails is None else "1TB",
         capture=deepfreeze.Capture(profile=True),
         listeners=[events.append],
     )
     ends = keras.callbacks.LambdaCallback(on_train_end=end)
-    model.fit(
-        models.batches(batches), verbose=0, shuffle=False, callbacks=[deepfreeze.BroadcastState(), ends, checkpoint]
-    )
+    callbacks = [deepfreeze.BroadcastState(), ends, checkpoint]
+    with mock.patch.object(Storage, "hands_over", refuse):
+        model.fit(models.batches(batches), verbose=0, shuffle=False, callbacks=callbacks)
     messages = [one.message for one in events if isinstance(one, Notice)]
     return {"steps": checkpoint.stats.steps, "nbytes": 4 * model.count_params(), "messages": messages}
