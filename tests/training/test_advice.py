@@ -13,11 +13,6 @@ from tests.support import kerases, trainings
 pytestmark = pytest.mark.tensorflow
 
 
-@pytest.fixture(autouse=True)
-def nothing_told(monkeypatch):
-    monkeypatch.setattr(advice, "_told", set())
-
-
 def told(caplog):
     return [record.message for record in caplog.records if record.levelname == "WARNING"]
 
