@@ -1,4 +1,4 @@
-"""What this process remembers from one training to the next. All else belongs to one training, or to one object."""
+"""The memory of this process from one training to the next. Every other state belongs to one training, or to one object."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ class ProcessState:
     - ``last_trainings``: by the id of a run, the ``LastTraining`` there. The next training in the run goes on from it, or is refused.
     - ``trained_models``: by the id of a run, a weak reference to the model whose training has ended there last. Another model that goes on
       there has seen its data.
-    - ``warned``: the warnings that come once in a process, however many models it trains.
+    - ``warned``: the warnings that the user has had, as text, and the ids of the runs of which the user was warned. Each warning comes
+      once in a process, however many models the process trains.
     - ``ways``: by run and by the options that matter, the way to the external store that a probe has found. A program may call ``fit``
       hundreds of times.
     - ``traced_models``: the models whose ``train_step`` was traced. A layer of theirs that is still not built has no part in the training.
@@ -30,7 +31,7 @@ class ProcessState:
         self.first_step: int | None = None
 
     def forget(self) -> None:
-        """Begins anew, as another process would. For tests."""
+        """Empties the memory, as if another process began. For tests."""
         self.__dict__.update(vars(ProcessState()))
 
 

@@ -79,7 +79,7 @@ class FitPosition:
 
     @property
     def epoch_is_over(self) -> bool:
-        """Whether the last execution was the last one of its epoch, if Keras knows the number of batches; else False."""
+        """True if the last execution was the last one of its epoch. False while Keras does not know the number of batches."""
         left = self.batches_left
         return left is not None and left <= 0
 

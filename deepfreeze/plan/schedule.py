@@ -111,7 +111,7 @@ class Schedule:
         return self._stopped or step in (self.captured, self._skipped)
 
     def asked_for(self, step: int) -> bool:
-        """Whether the ranks have agreed to capture ``step`` for somebody who has asked for a checkpoint."""
+        """True if the ranks capture ``step`` because a policy has asked for a checkpoint, and they have agreed on this step."""
         return 0 < self._asked <= step
 
     @property

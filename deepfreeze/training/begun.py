@@ -1,4 +1,4 @@
-"""What a training has open when its parts are made. Imports TensorFlow."""
+"""The objects that a training has open when its parts are made. Imports TensorFlow."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""What becomes of the checkpoints of one training after they were handed to the engine: reports, failures, and the last wait.
-Imports TensorFlow."""
+"""The fate of one training's checkpoints after the hand-over to the engine: reports, failures, and the last wait. Imports TensorFlow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one rank of a training does when a checkpoint fails: it raises, warns, or goes on. Imports TensorFlow."""
+"""The answer of one rank to a checkpoint that fails: the rank raises, warns, or goes on. Imports TensorFlow."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Failures:
         self._told: Newest[int] = Newest()  # steps whose failure was told
 
     def has_told(self, step: int) -> bool:
-        """Whether the failure of ``step`` was told."""
+        """True if the events already have the failure of ``step``."""
         return step in self._told
 
     def reported(self, step: int, error: Error, by_store: bool) -> None:

@@ -38,8 +38,8 @@ class Handover:
         self._notes, self._storage = begun.events.notes, begun.storage
         self._installation, self._attachments, self._failures = installation, attachments, failures
         self._parts = parts
-        # Whether the next execution may copy a part of the last capture. It captures nothing then: this follows from numbers that are the
-        # same on all ranks, and so does not depend on whether this rank's ``saver`` has something pending.
+        # True if the next execution may copy a part of the last capture. That execution captures nothing then. The answer is the same on
+        # all ranks, because it follows from numbers that all ranks have. So this rank's ``saver`` is not asked for a pending step.
         self._copying = False
         self._reserve_later = False  # memory for the next capture is wanted, once the step that is held is handed over
         self._held_up = 0.0  # seconds for which the pending step has held training up
