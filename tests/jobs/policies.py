@@ -61,7 +61,8 @@ def run(
 
     since = []
     if tuned:
-        plan.budget._SPARE = 1.0  # a busy machine does not end the search
+        # A busy machine neither ends the search, nor has a trial repeated: a test's faults are at counted checkpoints.
+        plan.budget._SPARE, plan.budget._REPEATS = 1.0, 0
     options = {"keep": 99, "verbose": 0, "final": False, "wait_for": "external"}
     if tuned:
         options |= {"wait_for": "captured", "local": None, "engine": deepfreeze.Engine(**engine)}
