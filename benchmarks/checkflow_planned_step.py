@@ -20,12 +20,12 @@ from benchmarks.checkflow_parts import PAGE, FilePart, PartWriter, Slice
 from deepfreeze.frameworks.tensorflow.capture import READS
 from deepfreeze.frameworks.tensorflow.hooks import TracedAnew, apply_of
 from deepfreeze.frameworks.tensorflow.step_marks import MarkedStep
+from deepfreeze.frameworks.tensorflow.variables import tf_variable
 from deepfreeze.plan.step import parts as joining
 from deepfreeze.plan.step import planning
 from deepfreeze.plan.step.marks import MarkPlace
 from deepfreeze.plan.step.profile import StepProfile
 from deepfreeze.plan.step.step_plan import StepPlan
-from deepfreeze.state.keras_objects import tf_variable
 
 
 class NamedStep(MarkedStep):

@@ -17,8 +17,8 @@ import deepfreeze
 from benchmarks import jobs, workloads
 from benchmarks.interval_periods import Course, overhead
 from benchmarks.interval_writer import Writers
-from deepfreeze.plan.policy import NEVER
-from deepfreeze.state.keras_objects import tf_variable
+from deepfreeze.frameworks.tensorflow.variables import tf_variable
+from deepfreeze.plan.never import NEVER
 
 PERIODS = 5  # that a part of a training has at least: one of Auto's windows of four
 LONGEST = 4  # times its seconds: a part ends then at the latest

@@ -12,7 +12,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from deepfreeze.state.keras_objects import tf_variable
+from deepfreeze.frameworks.tensorflow.variables import tf_variable
 
 
 class Holder(keras.layers.Layer):

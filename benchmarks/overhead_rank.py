@@ -17,8 +17,8 @@ import tensorflow as tf
 import deepfreeze
 from benchmarks import jobs, workloads
 from benchmarks.capture_memory import sampled
+from deepfreeze.frameworks.tensorflow.variables import tf_variable
 from deepfreeze.freeze.settings import Engine
-from deepfreeze.state.keras_objects import tf_variable
 
 TRACED, TOUCHED = (
     3,

@@ -19,7 +19,7 @@ import tensorflow as tf
 import deepfreeze
 from benchmarks import jobs, workloads
 from benchmarks.overhead_rank import TOUCHED, TRACED, Due, engine_seconds, wait_for_commit
-from deepfreeze.state.keras_objects import tf_variable
+from deepfreeze.frameworks.tensorflow.variables import tf_variable
 
 
 class Turns(Due):

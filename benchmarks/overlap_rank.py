@@ -14,8 +14,8 @@ from benchmarks import jobs
 from deepfreeze.frameworks.keras_hooks import Hooks
 from deepfreeze.frameworks.tensorflow import capture, capture_groups, engine_buffers
 from deepfreeze.frameworks.tensorflow.distributed import BroadcastState, DistributedOptimizer
+from deepfreeze.frameworks.tensorflow.variables import tf_variable
 from deepfreeze.plan.placement import per_layer
-from deepfreeze.state.keras_objects import tf_variable
 from deepfreeze.state.training_state import TrainingState
 
 LAYERS, WIDTH, BATCH = 10, 1024, 256

@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from benchmarks.paper_approaches import Raw, Took
 from deepfreeze.frameworks.tensorflow.hooks import Patch
-from deepfreeze.state.keras_objects import tf_variable
+from deepfreeze.frameworks.tensorflow.variables import tf_variable
 
 _GROUPS = 16  # conditional ops, as many as our own capture has
 

@@ -17,7 +17,7 @@ from benchmarks import jobs, workloads
 from benchmarks.paper_approaches import KerasDefault, Timed, Took, VelocSharded, VelocSingle
 from benchmarks.paper_largest import Largest
 from benchmarks.paper_plan import Turn, extra, near, turns
-from deepfreeze.state.keras_objects import tf_variable
+from deepfreeze.frameworks.tensorflow.variables import tf_variable
 
 TRACED = 1  # steps that take as long as tracing does
 SETTLED = 2  # from this step after a checkpoint on, nothing is left of it

@@ -38,7 +38,7 @@ def main() -> None:
 
     import deepfreeze
     from benchmarks import workloads
-    from deepfreeze.state.keras_objects import tf_variable
+    from deepfreeze.frameworks.tensorflow.variables import tf_variable
 
     marks.add("imported")
     batches: Any

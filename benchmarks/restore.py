@@ -212,7 +212,7 @@ def plain(file: Path, places: Sequence[tuple[Placed, Any]]) -> None:
 def check(model: Any, run: Path) -> None:
     """The model's values are the checkpoint's, bit for bit."""
     import deepfreeze
-    from deepfreeze.state.keras_objects import tf_variable
+    from deepfreeze.frameworks.tensorflow.variables import tf_variable
 
     with deepfreeze.read(run) as tensors:
         for one, variable in placed(model, run):

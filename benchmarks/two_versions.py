@@ -1,7 +1,8 @@
 """An older version of the project and this one, measured in turns on one machine. python -m benchmarks.two_versions --help
 
 Each benchmark is run by the older version and then by this one; in every second round, by this one first. Each version runs its own code of
-the benchmark, with its own engine, so the older one must know the same options and rows. The result of each run is kept in a folder for the
+the benchmark, with its own engine, so the older one must know the same options and rows; ``callback`` alone runs this version's code on
+either. The result of each run is kept in a folder for the
 two commits. A measurement that was ended goes on from there.
 """
 
@@ -12,12 +13,19 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from benchmarks import noise
+from benchmarks import callback, noise
 from benchmarks.before import Quantity, quantities
 from benchmarks.report import QUICK, RESULTS, ROOT, Report, say, table
 
 # Of each benchmark, the options by which it leaves out what the table does not show.
-BENCHMARKS: dict[str, list[str]] = {"stall": [], "peers": [], "overhead": ["--parts", "trainings"], "restore": []}
+BENCHMARKS: dict[str, list[str]] = {
+    "stall": [],
+    "peers": [],
+    "overhead": ["--parts", "trainings"],
+    "restore": [],
+    "callback": [],
+}
+_ON_EITHER = {"callback"}  # has an option for the tree that is measured
 _FILE = RESULTS / "two_versions.json"
 _SIDES = ("before", "now")
 
@@ -25,6 +33,9 @@ _SIDES = ("before", "now")
 def compared() -> Iterator[Quantity]:
     """The lines of the table."""
     yield from (one for one in quantities() if one.benchmark in BENCHMARKS)
+    for model in callback.MODELS:
+        for when, text in callback.WHEN.items():
+            yield Quantity("callback", f"{model}, {text}", {"model": model}, when, "us", 1e6, 0)
 
 
 def measure(trees: dict[str, Path], rounds: int, into: Path) -> None:
@@ -43,7 +54,10 @@ def measure(trees: dict[str, Path], rounds: int, into: Path) -> None:
                 half = path.with_suffix(".half")  # a run that was killed has no result
                 program = [".venv/bin/python", "-m", f"benchmarks.{benchmark}", "--noise", str(busy), "--anyway"]
                 files = ["--json", str(half), "--png", str(path.with_suffix(".png"))]
-                done = subprocess.run([*program, *options, *files], cwd=trees[side], stdout=subprocess.DEVNULL)
+                where, tree = trees[side], []
+                if benchmark in _ON_EITHER:
+                    where, tree = trees["now"], ["--tree", str(trees[side])]
+                done = subprocess.run([*program, *options, *tree, *files], cwd=where, stdout=subprocess.DEVNULL)
                 if done.returncode:
                     raise SystemExit(f"{benchmark} of {trees[side]} has failed, with exit code {done.returncode}")
                 found = Report.load(half)

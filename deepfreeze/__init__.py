@@ -28,6 +28,7 @@ from deepfreeze.errors import (
 )
 from deepfreeze.exports.export import export
 from deepfreeze.format.run_file import Parent
+from deepfreeze.frameworks.table import require_installed
 from deepfreeze.reuse.report import TransferReport
 from deepfreeze.reuse.transfer import transfer
 from deepfreeze.store.catalog import CheckpointInfo, checkpoints, latest
@@ -58,6 +59,8 @@ _LAZY = {
     "BroadcastState": "deepfreeze.frameworks.tensorflow.distributed",
     "DistributedOptimizer": "deepfreeze.frameworks.tensorflow.distributed",
 }
+
+_TRAINING = ("Checkpoint", "capture")  # they need a framework, whose package they load when they know the model
 
 # The packages that may be missing, and what pip is told.
 _INSTALLED_BY = {"tensorflow": '"tensorflow>=2.15"', "keras": "keras", "tf_keras": "tf-keras"}
@@ -100,6 +103,8 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name in _LAZY:
         try:
+            if name in _TRAINING:
+                require_installed()
             return getattr(importlib.import_module(_LAZY[name]), name)
         except ModuleNotFoundError as error:
             missing = (error.name or "").partition(".")[0]

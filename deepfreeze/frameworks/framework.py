@@ -1,97 +1,207 @@
-"""The protocol by which ``freeze`` asks a framework for the captures of one model on one rank. ``frameworks/tensorflow`` implements it.
-Imports no framework."""
+"""The protocol by which DeepFreeze speaks to a framework that trains Keras models. TensorFlow is such a framework.
+
+``table`` has a row for each framework: the name of Keras's backend, and the folder whose module ``framework`` implements this protocol. All
+that depends on a framework is behind this protocol. So a framework is added by a folder and a row.
+
+The training thread calls all methods, between two executions of the train function if the docstring does not say otherwise. No method talks
+to the other ranks.
+
+``State`` is the record of a training state, ``state.training_state.TrainingState``. It lies above this room, because it asks a framework
+for the ``key`` of each variable. Imports no framework."""
 
 from __future__ import annotations
 
-import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 
-import veloc_bindings
+from deepfreeze.frameworks.variables import Variables
+
+if TYPE_CHECKING:  # reading a checkpoint needs none of these
+    import veloc_bindings
+    from deepfreeze.frameworks.state_capture import StateCapture
+    from deepfreeze.plan.step.marks import MarkPlace
+    from deepfreeze.ranks.control_word import GraphMaximum
+    from deepfreeze.ranks.world import World
+
+State = TypeVar("State")
+
+
+class StepCounter(Protocol):
+    """The count of one optimizer's updates. The count is the step after which a checkpoint is named. ``optimizer``: the optimizer;
+    ``batches_per_step``: how many batches make one update, 1 without gradient accumulation."""
+
+    optimizer: Any
+    batches_per_step: int
+
+    @property
+    def counter(self) -> Any:
+        """The object that holds the count. Another optimizer has another object. Callers make weak references to it."""
+
+    def counts(self, optimizer: Any) -> bool:
+        """Whether the updates that are counted are those of ``optimizer``."""
+
+    def now(self) -> int:
+        """The number of updates so far, wherever the training keeps it: the caller does not ``settle`` the model. Called after each
+        execution."""
+
+    def batches_now(self) -> int:
+        """The number of batches so far, also of those whose gradients are still accumulated."""
+
+    def set(self, step: int) -> None:
+        """Sets the number of updates so far. Called when weights are restored from a checkpoint that has no optimizer."""
+
+
+class TraceWait(Protocol):
+    """Waits for the moment, inside of the first execution, in which Keras has made a model's last variables and no step has run."""
+
+    def then(self, who: Any, action: Callable[[], None]) -> None:
+        """Has ``action`` called once, in that moment. Actions are called in the order in which they were given; a second one of the same
+        callback ``who`` takes the place of its first. The training ends with the exception that an action raises."""
+
+    def leave_steps_out(self) -> None:
+        """Called by an action: nothing is left to train, so ``fit`` ends with this execution, and no step is run."""
+
+    def executed(self) -> None:
+        """Called after an execution. ``UnsupportedError`` if the moment has not come."""
+
+    def forget(self, who: Any) -> None:
+        """Takes the action of ``who`` back, if it is still to come: ``fit`` has ended before its first batch."""
+
+
+class StepMarks(Protocol):
+    """A model's train function with marks that note when they run, from ``Framework.marked_step`` to ``close``. ``area``: has the notes;
+    ``places``: of the marks, empty before the first marked step has been traced."""
+
+    area: veloc_bindings.Area
+    places: list[MarkPlace]
+
+    def take(self) -> list[veloc_bindings.StepMark]:
+        """The notes of all marks since the last call."""
+
+    def close(self) -> None:
+        """Ends the marks, and gives the model its own train function back. Safe to call twice."""
+
+
+class Generators(Protocol):
+    """The process's random number generators: Python's, numpy's, the framework's, Keras's. No generator is used during a call."""
+
+    def states(self) -> dict[str, Any]:
+        """The state of each generator that exists, by name ("numpy"): a tree that ``format/state_tree`` can encode. Called once for
+        each checkpoint of this rank, and once before the first. Changes no state."""
+
+    def set(self, states: dict[str, Any]) -> None:
+        """Gives each generator its state, and makes the generators that have a state and don't exist yet. ``states``: read from a
+        checkpoint, so KeyError, TypeError or ValueError for a state that is none. Called at most once, when a run is resumed."""
+
+    def seed(self, sequence: np.random.SeedSequence) -> None:
+        """Gives each generator that exists a new state, drawn from ``sequence``. Called at most once, in place of ``set``, on a rank
+        that the writing job did not have."""
 
 
 @dataclass(frozen=True)
-class Piece:
-    """The bytes ``start`` to ``stop`` (exclusive) of a flattened variable, which this rank captures. A piece's number is its index in
-    ``StateCapture.pieces``."""
+class Capabilities:
+    """What a framework can do besides what every framework does.
 
-    variable: Any
-    start: int
-    stop: int
+    - ``own_memory``: it copies pieces into memory of its own, where the engine's memory can't be used or the user does not want it.
+    - ``marks``: it puts marks into a model's step (``Framework.marked_step``)."""
 
-    @property
-    def nbytes(self) -> int:
-        """Size in bytes."""
-        return self.stop - self.start
+    own_memory: bool = False
+    marks: bool = False
 
 
-@dataclass(frozen=True, eq=False)
-class CapturedState:
-    """One capture: the bytes of this rank's pieces at one step. ``addresses``: the address of each piece, uint64 of shape (pieces,).
+class Framework(Variables, Protocol[State]):
+    """One framework. A ``Framework`` has no state: the objects that its methods return have it."""
 
-    ``hold``: the object that owns the memory. The bytes stay unchanged for as long as ``hold`` is referenced. None if the engine owns
-    the memory. The bytes then stay unchanged until the capture is handed over to the engine; a capture that is not handed over is
-    lost when the next one is collected."""
+    capabilities: Capabilities
 
-    addresses: np.ndarray
-    hold: Any
+    def versions(self) -> dict[str, str]:
+        """The versions of the framework's packages, by the names that ``format/structure`` knows. A checkpoint has them."""
 
-    def read(self, piece: int, nbytes: int) -> bytes:
-        """A copy of a piece's bytes."""
-        return ctypes.string_at(int(self.addresses[piece]), nbytes)
+    # -- A model before its training.
 
+    def refuse(
+        self,
+        model: Any,
+        optimizer: Any = None,
+        averages_in_graph: bool = False,
+        where: str = "deepfreeze.Checkpoint",
+        built: bool = True,
+        loop: bool = False,
+    ) -> None:
+        """``UnsupportedError``, with the reason, if the training of ``model`` can't be captured. ``optimizer``: the optimizer whose updates
+        are the steps, None for the one given to ``compile``; ``averages_in_graph``: Horovod's ops are part of the train function;
+        ``where``: the name of the function that the user has called, for the message; ``built``: False for a model that its first trace
+        will build; ``loop``: the training is a loop written by hand, which nobody can trace."""
 
-class EngineMemory(Protocol):
-    """The part of a ``StateCapture`` that copies pieces straight into the engine's memory. ``area``: the capture area, to which the caller
-    attaches an engine after ``place``."""
+    def refuse_devices(self, state: State, where: str) -> None:
+        """``UnsupportedError`` if a variable of the state is where the framework can't capture it."""
 
-    area: veloc_bindings.Area
+    def against_graph(self, model: Any) -> str:
+        """The reason why the model's train function can't take captures, as text for the log: they are then taken between two executions of
+        it. "" if the train function can. A framework without a graph gives that as the reason."""
 
-    def place(self, places: np.ndarray) -> None:
-        """Sets the place of each piece from the next capture on. ``places``: offsets in bytes within the memory of a capture, int64 of
-        shape (pieces,), in the order of ``StateCapture.pieces``. The training thread calls it once for each engine, between two
-        executions of the train function. A capture that was taken before and is not collected yet stays where it is. ``EngineFault`` if
-        the area refuses a place."""
+    def layers_to_build(self, model: Any) -> list[str]:
+        """The lines of code that build the layers which the first trace would build, for a message. Empty if all layers are built."""
 
+    def begins_with_trace(self, model: Any) -> bool:
+        """Whether the training of ``model`` begins inside of its first execution, where its last variables are made (``first_trace``)."""
 
-class StateCapture(Protocol):
-    """The captures of one model's training state. The training thread calls all methods, between two executions of the train function, so
-    that no variable changes during a call."""
+    def build_by(self, model: Any, shapes: Any) -> None:
+        """Makes all variables of a compiled ``model``, of its metrics too. Called if the model's data is known, and the model
+        ``begins_with_trace``, or the metrics of a resumed epoch have no variables yet.
+        ``shapes``: the structure of what its train step gets, with objects in the place of arrays that have their ``shape`` (None where
+        the size is unknown) and ``dtype``. ``UnsupportedError`` if the train step can't be traced before."""
 
-    @property
-    def engine_memory(self) -> EngineMemory | None:
-        """The part that places pieces in the engine's memory, the same object in every call. None if the framework captures into memory of
-        its own, which the engine then reads."""
+    def first_trace(self, model: Any) -> TraceWait:
+        """The object that waits for the model's first trace: the one that waits already, or a new one. Called while ``on_train_begin``
+        runs, if the model ``begins_with_trace``."""
 
-    @property
-    def pieces(self) -> Sequence[Piece]:
-        """This rank's pieces. The saver asks for them after the model's first execution, in which Keras makes the last variables; from
-        then on the list stays the same."""
+    def trace_anew(self, model: Any) -> None:
+        """Has the next execution make the train function anew, because values that the function may have taken in were restored."""
 
-    def captures(self, variable: Any) -> bool:
-        """Whether a capture has the bytes of this variable, on this rank or on another one. The saver asks after the first execution,
-        once for each variable that is to be saved."""
+    def steps(self, model: Any, optimizer: Any) -> StepCounter:
+        """Counts the updates of an optimizer of ``model``. ``UnsupportedError`` if its way of accumulating gradients is unknown."""
 
-    def take(self) -> CapturedState:
-        """Captures the state as it is now, in this call. ``EngineFault`` if there is no memory for the capture."""
+    def line_to_average(self, model: Any, optimizer: Any) -> str | None:
+        """The line that makes several ranks average their gradients, if it is certain that nothing averages them. None otherwise."""
 
-    @property
-    def may_be_late(self) -> bool:
-        """Whether the train function may leave a part of a capture to the next step (``held``). The same on all ranks."""
+    # -- A training.
 
-    @property
-    def held(self) -> bool:
-        """Whether the train function has left a part of its last capture to the next step. That step, or else ``collect``, copies the part
-        as it was in the captured step. Until one of them has, nothing else may be captured."""
+    def generators(self) -> Generators:
+        """The process's random number generators."""
 
-    def collect(self, step: int) -> CapturedState:
-        """The capture that the train function took at ``step``. Called at most once for a step, after the execution in which the step
-        was; a capture of which a part is ``held`` may be collected after the next execution. ``EngineError`` if the last captured step is
-        another one, ``EngineFault`` if there was no memory for the capture."""
+    def against_engine_memory(self) -> str | None:
+        """The reason why this process can't capture into the engine's memory, as text for the log. None if it can."""
 
-    def memory_of(self, variable: Any) -> np.ndarray:
-        """The variable's own memory, not a copy: uint8 of shape (bytes,). The caller only reads it, from any thread, and no longer than
-        until the next execution. The saver asks once for each replicated variable of a checkpoint at which the ranks are compared."""
+    def capture(
+        self,
+        state: State,
+        ranges: Sequence[tuple[Any, int, int]],
+        rank: int,
+        own_memory: bool,
+        in_graph: bool,
+        maximum: Any,
+        optimizer: Any,
+        when: str,
+    ) -> StateCapture[State]:
+        """Makes the captures of ``state``, in its model's train function if ``in_graph``. ``ranges``: the bytes that the placement has
+        dealt to this rank, as (tensor of the state, start, stop). Of these the rank captures the replicated tensors, and beside them the
+        tensors of ``state.whole_on(rank)``, when the first execution has made the last of them. ``own_memory``: True if pieces are copied
+        into the framework's memory, False if into the engine's. ``in_graph``: True if the train function takes the captures, False if they
+        are taken between two executions of it; ``maximum``: the object that ``maximum`` has returned, which is taken in each step, or
+        None. ``optimizer``: the optimizer whose updates are the steps; ``when``: as in ``plan.late_groups``. ``EngineFault`` if the engine
+        has no area for captures."""
+
+    def maximum(self, world: World, fields: int) -> GraphMaximum | None:
+        """Makes the object that takes the maximum of so many ``fields`` over all ranks in each step. Called where ``world.in_graph``. None
+        if the framework's train function can't: the ranks then agree between two executions."""
+
+    def unlisted(self, state: State) -> list[str]:
+        """The names of variables that the model leads to and ``state`` does not have. The step may write them, or not."""
+
+    def marked_step(self, model: Any, optimizer: Any, tensors: Sequence[Any]) -> StepMarks:
+        """Puts marks into the model's step, for a profile of the step. Called if the framework has the capability ``marks``. ``tensors``:
+        of the state, those that are saved. ``EngineFault`` if the framework refuses the engine's ops."""

@@ -4,9 +4,7 @@ Imports no framework."""
 from __future__ import annotations
 
 import ctypes
-import importlib
 import mmap
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -18,9 +16,6 @@ from deepfreeze.format.tensors import TensorSpec, numpy_dtype
 PAGE = 4096  # what O_DIRECT wants, on every file system there is
 LARGE = 1 << 20  # from here on a page of waste is nothing, and huge pages may pay
 _libc = ctypes.CDLL(None)
-_KERASES = frozenset(["keras", "tf_keras"])
-# Loaded where the process has TensorFlow.
-_TENSORFLOW = "deepfreeze.frameworks.tensorflow.tensor_memory"
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,15 +31,6 @@ class Room:
 
 
 MakeRoom = Callable[[TensorSpec], Room]
-
-
-def for_model(model: Any) -> MakeRoom:
-    """The function that makes room for the values of a model's variables."""
-    tf: Any = sys.modules.get("tensorflow")
-    is_keras = any(cls.__module__.split(".")[0] in _KERASES for cls in type(model).__mro__)
-    if tf is None or not is_keras or sys.byteorder != "little" or not tf.executing_eagerly():
-        return numpy_room
-    return importlib.import_module(_TENSORFLOW).room
 
 
 def numpy_room(spec: TensorSpec) -> Room:

@@ -8,13 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from deepfreeze.errors import UnsupportedError
-from deepfreeze.format.structure import Structure
 from deepfreeze.format.tensors import PER_RANK, RANK_LOCAL
-from deepfreeze.frameworks.framework import Piece, StateCapture
+from deepfreeze.frameworks.state_capture import StateCapture
 from deepfreeze.freeze.agreed_structure import AgreedStructure
 from deepfreeze.plan.placement import UNIT
 from deepfreeze.state.dataset_paths import LocatedTensor
-from deepfreeze.state.keras_objects import tf_variable
+from deepfreeze.state.training_state import TrainingState
 
 _GAP_RANKS = 16  # at most; all of them write to one granule, and ranks that follow each other are of one node or two
 FIXED = -1  # in place of a piece's number: the region has bytes that are the same in every checkpoint
@@ -87,11 +86,11 @@ class RankRegions:
     private: tuple[int, ...]
 
     @classmethod
-    def of(cls, agreed: AgreedStructure, capture: StateCapture, rank: int, world: int) -> RankRegions:
+    def of(cls, agreed: AgreedStructure, capture: StateCapture[TrainingState], rank: int, world: int) -> RankRegions:
         """Of ``rank``, of ``world`` ranks. The same for every ``fit`` that uses ``capture`` and ``agreed``. ``UnsupportedError`` for a
         variable that no capture holds."""
         _require_captured(agreed.tensors, capture)
-        regions, private = _of_tensors(agreed.tensors, agreed.structure, capture.pieces, rank)
+        regions, private = _of_tensors(agreed, capture, rank)
         gap = part_of_gap(agreed.gap, rank, world)
         return cls(regions.whole_pages(agreed.head, agreed.structure.file_size, gap), tuple(private))
 
@@ -105,19 +104,18 @@ def part_of_gap(gap: tuple[int, int], rank: int, world: int) -> tuple[int, int]:
     return offset + begin, end - begin
 
 
-def _of_tensors(
-    tensors: Sequence[LocatedTensor], structure: Structure, pieces: Sequence[Piece], rank: int
-) -> tuple[Regions, list[int]]:
+def _of_tensors(agreed: AgreedStructure, capture: StateCapture[TrainingState], rank: int) -> tuple[Regions, list[int]]:
     """The regions of this rank's pieces of tensors in the model file; and the numbers of the pieces of its per-rank tensors, in the
     structure's order."""
+    structure, pieces, key = agreed.structure, capture.pieces, capture.state.key
     offsets = {placed.path: placed.offset for placed in structure.tensors}
     numbers: dict[int, list[int]] = {}
     for number, piece in enumerate(pieces):
         numbers.setdefault(id(piece.variable), []).append(number)
     rows: list[tuple[int, int, int]] = []
     private: dict[str, int] = {}
-    for tensor in tensors:
-        mine = numbers.get(id(tf_variable(tensor.variable)), [])
+    for tensor in agreed.tensors:
+        mine = numbers.get(id(key(tensor.variable)), [])
         if tensor.spec.role == PER_RANK:
             if mine:
                 private[tensor.path] = mine[0]
@@ -128,7 +126,7 @@ def _of_tensors(
     return Regions.of_pieces(*table.T), [private[path] for path in order if path in private]
 
 
-def _require_captured(tensors: Sequence[LocatedTensor], capture: StateCapture) -> None:
+def _require_captured(tensors: Sequence[LocatedTensor], capture: StateCapture[TrainingState]) -> None:
     """``UnsupportedError`` for a variable that no capture holds, because the first step has made it. Every rank finds the same variable."""
     for tensor in tensors:
         if tensor.spec.nbytes and not capture.captures(tensor.variable):

@@ -16,10 +16,11 @@ from itertools import accumulate
 import numpy as np
 
 from deepfreeze.format.structure import Structure
-from deepfreeze.frameworks.framework import StateCapture
+from deepfreeze.frameworks.state_capture import StateCapture
 from deepfreeze.plan.comparisons import Compared
 from deepfreeze.plan.placement import UNIT
 from deepfreeze.state.dataset_paths import LocatedTensor
+from deepfreeze.state.training_state import TrainingState
 from veloc_bindings import crc32c
 
 # From so many bytes on threads are worth their start, about half a millisecond.
@@ -31,7 +32,11 @@ class ReplicaChecksums:
     compare with, so it has no checksums and no names."""
 
     def __init__(
-        self, capture: StateCapture, tensors: Sequence[LocatedTensor], structure: Structure, world_size: int
+        self,
+        capture: StateCapture[TrainingState],
+        tensors: Sequence[LocatedTensor],
+        structure: Structure,
+        world_size: int,
     ) -> None:
         variables = {tensor.path: tensor.variable for tensor in tensors}
         placed = structure.replicated if world_size > 1 else []

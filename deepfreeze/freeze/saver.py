@@ -14,7 +14,7 @@ from deepfreeze.format import manifest_values, named_values
 from deepfreeze.format.levels import LEVELS, Level
 from deepfreeze.format.named_values import ATTACHMENTS, MANIFEST
 from deepfreeze.format.structure import Structure
-from deepfreeze.frameworks.framework import CapturedState, StateCapture
+from deepfreeze.frameworks.state_capture import CapturedState, StateCapture
 from deepfreeze.freeze import backends, node_tier, store_path
 from deepfreeze.freeze.agreed_structure import AgreedStructure
 from deepfreeze.freeze.backend import Opening
@@ -30,6 +30,7 @@ from deepfreeze.plan.comparisons import Compared
 from deepfreeze.ranks.nodes import Nodes
 from deepfreeze.ranks.world import World, each, on_rank_0
 from deepfreeze.state.attachments import Attachments
+from deepfreeze.state.training_state import TrainingState
 from deepfreeze.store.target import Target
 from deepfreeze.store.writable_run import WritableRun
 from veloc_bindings import Area, Report, UnderWay
@@ -63,7 +64,7 @@ class Saver:
         self,
         agreed: AgreedStructure,
         mine: RankRegions,
-        capture: StateCapture,
+        capture: StateCapture[TrainingState],
         attachments: Attachments,
         target: Target,
         world: World,

@@ -12,11 +12,11 @@ from deepfreeze.plan.every_epoch import EveryEpoch
 from deepfreeze.plan.every_seconds import EverySeconds
 from deepfreeze.plan.every_steps import EverySteps
 from deepfreeze.plan.first_of import FirstOf
-from deepfreeze.plan.never import Never
+from deepfreeze.plan.never import NEVER, Never
 from deepfreeze.plan.observation import Observation, Progressed
 from deepfreeze.plan.on_signal import OnSignal
 from deepfreeze.plan.placement import Placement, Shard
-from deepfreeze.plan.policy import NEVER, EpochPolicy, LearningPolicy, Policy, Wish
+from deepfreeze.plan.policy import EpochPolicy, LearningPolicy, Policy, Wish
 
 __all__ = [
     "NEVER",

@@ -13,9 +13,10 @@ from deepfreeze import arguments
 from deepfreeze.errors import CorruptError
 from deepfreeze.plan.auto_section import AutoSection, Conditions, Decided, Window
 from deepfreeze.plan.checkfreq import Profile, algorithm_1
+from deepfreeze.plan.never import NEVER
 from deepfreeze.plan.observation import Observation
 from deepfreeze.plan.overheads import Overhead, OverheadWindow, together
-from deepfreeze.plan.policy import NEVER, NO_WISH, Reason, Wish
+from deepfreeze.plan.policy import NO_WISH, Reason, Wish
 from deepfreeze.plan.profiling import Profiling
 from deepfreeze.plan.step_times import StepTimes
 

@@ -13,9 +13,10 @@ from deepfreeze.plan.auto import Auto
 from deepfreeze.plan.auto_section import Conditions, Decided, Window
 from deepfreeze.plan.budget_section import SECTION, BudgetSection
 from deepfreeze.plan.limits import Limits
+from deepfreeze.plan.never import NEVER
 from deepfreeze.plan.observation import Observation
 from deepfreeze.plan.pccheck import Search, Setting, Tried
-from deepfreeze.plan.policy import NEVER, NO_WISH, Reason, Wish
+from deepfreeze.plan.policy import NO_WISH, Reason, Wish
 from deepfreeze.plan.trial_order import TrialOrder
 from deepfreeze.plan.trial_results import TrialResults
 from deepfreeze.plan.trial_watch import TrialWatch

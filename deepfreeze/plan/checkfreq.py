@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from deepfreeze.plan.policy import NEVER
+from deepfreeze.plan.never import NEVER
 
 # A quotient this little above a whole number is that number: 0.6 / 0.2 is 2.9999999999999996, and 0.35 / 0.035 is 10.000000000000002.
 _ROUNDING = 1e-9

@@ -9,7 +9,8 @@ from deepfreeze.errors import OptionError
 from deepfreeze.plan.auto import Auto
 from deepfreeze.plan.every_epoch import EveryEpoch
 from deepfreeze.plan.every_steps import EverySteps
-from deepfreeze.plan.policy import NEVER, Policy
+from deepfreeze.plan.never import NEVER
+from deepfreeze.plan.policy import Policy
 
 WORDS: dict[str, Callable[[], Policy]] = {"auto": Auto, "epoch": EveryEpoch}
 

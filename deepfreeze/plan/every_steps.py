@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from deepfreeze import arguments
-from deepfreeze.plan.policy import NEVER
+from deepfreeze.plan.never import NEVER
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from deepfreeze import arguments
+from deepfreeze.plan.never import NEVER
 from deepfreeze.plan.observation import Observation
-from deepfreeze.plan.policy import NEVER, NO_WISH, Wish
+from deepfreeze.plan.policy import NO_WISH, Wish
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,6 @@ if TYPE_CHECKING:
     from deepfreeze.plan.limits import Limits
     from deepfreeze.plan.pccheck import Setting
 
-# A step that no training reaches: as the step to capture next it means that nothing will be captured.
-NEVER = 2**62
-
 
 class Policy(Protocol):
     """Decides at which steps a checkpoint is taken. The result depends on the argument alone, so that all ranks decide alike without

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 
 from deepfreeze.errors import OptionError
 from deepfreeze.plan.first_of import FirstOf
-from deepfreeze.plan.policy import NEVER, Policy
+from deepfreeze.plan.never import NEVER
+from deepfreeze.plan.policy import Policy
 
 _RUN, _STEPS, _AT, _KILL = (f"DEEPFREEZE_CHECK_{name}" for name in ("RUN", "STEPS", "AT", "KILL"))
 

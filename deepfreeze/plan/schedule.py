@@ -10,7 +10,8 @@ import operator
 from dataclasses import dataclass
 
 from deepfreeze.errors import OptionError
-from deepfreeze.plan.policy import NEVER, Policy
+from deepfreeze.plan.never import NEVER
+from deepfreeze.plan.policy import Policy
 
 
 @dataclass(frozen=True)

@@ -77,27 +77,45 @@ ALONE = "alone"
 
 
 def current(comm: Any = None, patience: Patience = PATIENT) -> World:
-    """One rank if ``comm`` is ``ALONE``; the world of the communicator ``comm``, if one is given; else Horovod's, if ``hvd.init()`` was
-    called and it has several ranks; else one rank. ``patience``: for how long the ranks wait for each other. ``OptionError`` if ``comm`` is
-    neither, or has another size than Horovod's world."""
-    if isinstance(comm, str) and comm == ALONE:
-        return OneRank()
-    hvd = launch.horovod()
-    horovod = HorovodWorld(hvd, patience) if hvd is not None else None
-    if comm is not None:
-        missing = [name for name in _CALLS if not callable(getattr(comm, name, None))]
-        if missing:
-            found = f"{repr(comm)[:100]}, without {missing[0]}()"
-            raise _no_world('an mpi4py communicator, or "alone"', found, "pass e.g. mpi4py.MPI.COMM_WORLD")
-        if horovod is not None and horovod.size != comm.Get_size():
-            found, todo = (
-                f"one of {comm.Get_size()}",
-                "leave world= out: Horovod's ranks are those that train one model",
-            )
-            raise _no_world(f"a communicator of Horovod's {horovod.size} ranks", found, todo)
-        return MpiWorld(comm, patience)
-    return horovod or OneRank()
+    """The ranks of this job: the first answer of ``WORLDS``. ``comm``: the option ``world=``, None if it was not given; ``patience``: for
+    how long the ranks wait for each other. ``OptionError`` if ``comm`` is neither ``ALONE`` nor a communicator, or has another size than
+    Horovod's world."""
+    return next(world for find in WORLDS if (world := find(comm, patience)) is not None)
 
+
+def _alone(comm: Any, patience: Patience) -> World | None:
+    """One rank, if the user says so."""
+    return OneRank() if isinstance(comm, str) and comm == ALONE else None
+
+
+def _of_communicator(comm: Any, patience: Patience) -> World | None:
+    """The ranks of the communicator that the user has passed."""
+    if comm is None:
+        return None
+    missing = [name for name in _CALLS if not callable(getattr(comm, name, None))]
+    if missing:
+        found = f"{repr(comm)[:100]}, without {missing[0]}()"
+        raise _no_world('an mpi4py communicator, or "alone"', found, "pass e.g. mpi4py.MPI.COMM_WORLD")
+    horovod = _of_horovod(None, patience)
+    if horovod is not None and horovod.size != comm.Get_size():
+        found, todo = f"one of {comm.Get_size()}", "leave world= out: Horovod's ranks are those that train one model"
+        raise _no_world(f"a communicator of Horovod's {horovod.size} ranks", found, todo)
+    return MpiWorld(comm, patience)
+
+
+def _of_horovod(comm: Any, patience: Patience) -> World | None:
+    """Horovod's ranks, if ``hvd.init()`` was called and there are several."""
+    hvd = launch.horovod()
+    return None if hvd is None else HorovodWorld(hvd, patience)
+
+
+def _one_rank(comm: Any, patience: Patience) -> World | None:
+    """One rank, whatever has launched the process: a launcher may start independent jobs that train a model each."""
+    return OneRank()
+
+
+# Who may know the ranks of a job. The user's word comes first; behind it whoever has formed a group of processes.
+WORLDS: tuple[Callable[[Any, Patience], World | None], ...] = (_alone, _of_communicator, _of_horovod, _one_rank)
 
 _CALLS = ("Get_rank", "Get_size", "bcast", "allgather")
 

@@ -20,6 +20,7 @@ from deepfreeze.format.structure import Placed
 from deepfreeze.format.tensors import numpy_dtype
 from deepfreeze.format.vocabularies import of_values
 from deepfreeze.frameworks import memory
+from deepfreeze.frameworks.table import variables_for
 from deepfreeze.matching.match import Matches
 from deepfreeze.matching.weights import NamedWeight, of_checkpoint, pair
 from deepfreeze.ranks.world import current
@@ -139,7 +140,7 @@ class _Plan:
         self._reader = reader
         self._name = getattr(model, "name", type(model).__name__)
         objects = objects_of(model)
-        self._derived = DerivedState(objects)
+        self._derived = DerivedState(model, objects)
         words = of_values(reader.structure.values)
         self._warning = warning_of_others(words, vocabularies_of(objects), reader.described.step) if words else None
         saved = of_checkpoint(reader.structure)
@@ -200,7 +201,7 @@ class _Plan:
     def read(self, model: Any, on_mismatch: str) -> None:
         """Reads, checks and converts all values. CorruptError for damaged bytes; StructureError for values that are too large for their
         variable's type, unless ``on_mismatch`` is "skip"."""
-        make_room = memory.for_model(model)
+        make_room = variables_for(model).rooms()
         rooms = [
             (one.placed, (memory.numpy_room if one.matched.cast else make_room)(one.placed.spec))
             for one in self._copies

@@ -7,7 +7,7 @@ import hashlib
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from deepfreeze.format import attachment_tree
 from deepfreeze.format.attachment_tree import OWN
 from deepfreeze.format.record import MAX_RECORD
 from deepfreeze.format.strict_json import DAMAGED
+from deepfreeze.frameworks.framework import Generators
 from deepfreeze.state.callbacks.states import NAMES, CallbackStates, adapter_of
 from deepfreeze.state.epoch_under_way import EpochUnderWay
 
@@ -23,23 +24,6 @@ from deepfreeze.state.epoch_under_way import EpochUnderWay
 PATH_1 = "extra/0"
 # The most bytes that attachments may take: a record of 256 MiB has the rank's extents, seeds and checksums too.
 _MAX_NBYTES = MAX_RECORD // 4 * 3
-
-
-class Generators(Protocol):
-    """The process's random number generators: Python's, numpy's, TensorFlow's, Keras's. The training thread calls the methods, never
-    while a step runs, so that no generator is used meanwhile."""
-
-    def states(self) -> dict[str, Any]:
-        """The state of each generator that exists, by name ("numpy"): a tree that ``format/state_tree`` can encode. Called once for
-        each checkpoint of this rank, and once before the first. Changes no state."""
-
-    def set(self, states: dict[str, Any]) -> None:
-        """Gives each generator its state, and makes the generators that have a state and don't exist yet. ``states``: read from a
-        checkpoint, so KeyError, TypeError or ValueError for a state that is none. Called at most once, when a run is resumed."""
-
-    def seed(self, sequence: np.random.SeedSequence) -> None:
-        """Gives each generator that exists a new state, drawn from ``sequence``. Called at most once, in place of ``set``, on a rank
-        that the writing job did not have."""
 
 
 @dataclass(frozen=True)

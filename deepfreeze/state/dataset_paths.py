@@ -26,8 +26,9 @@ from deepfreeze.errors import UnsupportedError
 from deepfreeze.format.dataset_groups import LOSS_SCALE, untracked_path
 from deepfreeze.format.structure import KERAS_H5, PLAIN_H5
 from deepfreeze.format.tensors import PER_RANK, RANK_LOCAL, TensorSpec
+from deepfreeze.frameworks.table import variables_for
 from deepfreeze.state import plain_datasets, private_api
-from deepfreeze.state.keras_objects import listed_variables, optimizers, saveables, tf_variable, variable_name
+from deepfreeze.state.keras_objects import listed_variables, optimizers, saveables, variable_name
 from deepfreeze.state.shadow import shadowed
 from deepfreeze.state.training_state import METRIC, SEED, StateTensor, TrainingState, unique_name
 
@@ -86,6 +87,7 @@ def locate(state: TrainingState, layout: str = KERAS_H5) -> LocatedState:
     a dataset under DeepFreeze's own path (``plain_datasets``). ``UnsupportedError`` for a model that is neither a Keras model nor a
     ``tf.Module``, and for an object that saves a variable which the state does not have.
     """
+    variables_for(state.model).settle(state.model)  # Keras stores values, and optimizers are known by theirs
     reason = None
     if hasattr(state.model, "save_weights"):
         if layout == PLAIN_H5:
@@ -168,7 +170,7 @@ def _unlisted(variable: Any, path: str) -> UnsupportedError:
 
 def _ask_keras(state: TrainingState) -> tuple[dict[str, Any], bytes]:
     """The variable of every dataset, by path; and the bytes of the file, which has tokens for values."""
-    model = state.model
+    model, value = state.model, variables_for(state.model).value
     optimizer_objects: dict[int, Any] = {}
     for optimizer in optimizers(model).values():
         optimizer_objects |= saveables(optimizer)
@@ -189,7 +191,7 @@ def _ask_keras(state: TrainingState) -> tuple[dict[str, Any], bytes]:
                 original(recorded)
             finally:
                 recording.pop()
-            for key, variable in identify(owner, recorded).items():
+            for key, variable in identify(owner, recorded, value).items():
                 store[key] = np.asarray(_FIRST_TOKEN + len(variables), np.int64)
                 variables.append(variable)
 
@@ -220,9 +222,9 @@ def _add_loss_scales(file: str, model: Any, variables: list[Any]) -> None:
                 variables.append(variable)
 
 
-def identify(owner: Any, recorded: dict[str, Any]) -> dict[str, Any]:
-    """The variable of each value that ``owner`` has stored, by the key under which it was stored. ``Transformed`` if the values are not
-    those of the owner's variables."""
+def identify(owner: Any, recorded: dict[str, Any], value: Callable[[Any], np.ndarray]) -> dict[str, Any]:
+    """The variable of each value that ``owner`` has stored, by the key under which it was stored. ``value``: returns that of a variable
+    (``Variables.value``). ``Transformed`` if the values are not those of the owner's variables."""
     if all(hasattr(value, "path") and hasattr(value, "assign") for value in recorded.values()):
         return recorded  # Keras 3's layers store the variables themselves
     # Optimizers, and all objects of Keras 2, store arrays: they are compared with the values of the owner's variables, in order. A Keras
@@ -230,7 +232,7 @@ def identify(owner: Any, recorded: dict[str, Any]) -> dict[str, Any]:
     listed = _variables(owner)
     own = _without_nested(owner, listed)
     for candidates in (own, listed):
-        if len(candidates) == len(recorded) and all(map(_has_value, candidates, recorded.values())):
+        if len(candidates) == len(recorded) and all(map(_has_value, map(value, candidates), recorded.values())):
             return dict(zip(recorded, candidates, strict=True))
     package = type(owner).save_own_variables.__module__.partition(".")[0]
     of_keras = package in ("keras", "tf_keras")
@@ -255,23 +257,13 @@ def _without_nested(owner: Any, variables: list[Any]) -> list[Any]:
     return [v for v in variables if not (is_layer and id(v) in nested)]
 
 
-def _has_value(variable: Any, array: Any) -> bool:
-    """Whether the variable has the array's dtype, shape and bytes."""
-    value, stored = _value(variable), np.asarray(array)
+def _has_value(value: np.ndarray, array: Any) -> bool:
+    """Whether a variable's ``value`` has the array's dtype, shape and bytes."""
+    stored = np.asarray(array)
     if value.dtype != stored.dtype or value.shape != stored.shape:
         return False
     a, b = (np.ascontiguousarray(each).reshape(-1).view(np.uint8) for each in (value, stored))
     return all(np.array_equal(a[n : n + _CHUNK], b[n : n + _CHUNK]) for n in range(0, len(a), _CHUNK))
-
-
-def _value(variable: Any) -> np.ndarray:
-    """A variable's value as an array, without a copy where the framework gives access to its memory: there may not be enough free memory
-    for a copy."""
-    tensor = tf_variable(variable).value()
-    try:
-        return np.asarray(memoryview(tensor))
-    except (BufferError, TypeError, ValueError):  # a bfloat16, or a value that is not in host memory
-        return np.asarray(tensor)
 
 
 def _read_tokens(file: str) -> dict[str, int]:

@@ -16,8 +16,10 @@ from typing import Any
 import numpy as np
 
 from deepfreeze.errors import StructureError
+from deepfreeze.frameworks.table import variables_for
+from deepfreeze.frameworks.variables import Variables
 from deepfreeze.state import private_api
-from deepfreeze.state.keras_objects import listed_variables, saveables, tf_variable
+from deepfreeze.state.keras_objects import listed_variables, saveables
 
 TRAIN, TEST, PREDICT = "train_function", "test_function", "predict_function"  # what a model has traced
 
@@ -39,28 +41,33 @@ class _Loading:
     owner: Any
     stored: Mapping[str, Any] | None
     needs: tuple[Any, ...]
+    variables: Variables
 
     @classmethod
-    def of(cls, owner: Any) -> _Loading:
+    def of(cls, owner: Any, variables: Variables) -> _Loading:
         from deepfreeze.state.dataset_paths import Transformed, identify  # imports h5py, which most models do without
 
         stored: Mapping[str, Any] | None
         try:
-            stored = identify(owner, _recorded(owner))
+            stored = identify(owner, _recorded(owner), variables.value)
         except Transformed:
             stored = None
-        return cls(owner, stored, tuple(stored.values() if stored else _variables(owner)))
+        return cls(owner, stored, tuple(stored.values() if stored else _variables(owner)), variables)
+
+    def value(self, variable: Any) -> np.ndarray:
+        """A copy of a variable's value."""
+        return np.array(self.variables.value(variable))
 
     def load(self, where: object) -> None:
         """Has the owner load the values that its variables have."""
         if self.stored is not None:
-            self._call({key: _value(variable) for key, variable in self.stored.items()}, where)
+            self._call({key: self.value(variable) for key, variable in self.stored.items()}, where)
             return
         # What the owner stores is computed from its variables. Loading that may give them other values: LoRA has both factors in the sum.
-        values = [(variable, _value(variable)) for variable in self.needs]
+        values = [(variable, self.value(variable)) for variable in self.needs]
         self._call({key: np.array(np.asarray(value)) for key, value in _recorded(self.owner).items()}, where)
         for variable, value in values:
-            if _value(variable).tobytes() != value.tobytes():
+            if self.value(variable).tobytes() != value.tobytes():
                 variable.assign(value)
 
     def _call(self, store: dict[str, np.ndarray], where: object) -> None:
@@ -80,15 +87,19 @@ class DerivedState:
     """The objects of one model that derive state. To be made before values are assigned: some of Keras's objects store what they have
     derived, and their variables are found by these values."""
 
-    def __init__(self, objects: Iterable[Any]) -> None:
-        """``objects``: see ``objects_of``. ``StructureError`` if one of them can't tell what it stores. Changes nothing."""
-        objects = list(objects)
-        self._loading = [_Loading.of(one) for one in objects if not private_api.assigns_alone(one)]
+    def __init__(self, model: Any, objects: Iterable[Any] | None = None) -> None:
+        """``objects``: ``objects_of(model)``, if the caller has it already. ``StructureError`` if one of them can't tell what it stores.
+        Changes nothing."""
+        objects = objects_of(model) if objects is None else list(objects)
+        variables = variables_for(model)
+        variables.settle(model)
+        self._key = variables.key
+        self._loading = [_Loading.of(one, variables) for one in objects if not private_api.assigns_alone(one)]
         self._models = [one for one in objects if hasattr(one, "make_predict_function")]
 
     def values(self) -> list[bytes]:
         """The values of all variables from which these objects derive state. Empty for a model without such objects."""
-        return [_value(variable).tobytes() for one in self._loading for variable in one.needs]
+        return [one.value(variable).tobytes() for one in self._loading for variable in one.needs]
 
     def load(self, given: Collection[Any], whole: bool, where: object) -> bool:
         """Asks each object all of whose variables are among the ``given`` ones, which have just been assigned. ``whole``: these are all
@@ -96,10 +107,11 @@ class DerivedState:
         whether an object was asked. To be called outside of any graph. ``StructureError`` for what an object raises."""
         if not self._loading:
             return False
-        known = {id(tf_variable(variable)) for variable in given}
+        key = self._key
+        known = {id(key(variable)) for variable in given}
         asked = False
         for one in self._loading:
-            complete = all(id(tf_variable(variable)) in known for variable in one.needs)
+            complete = all(id(key(variable)) in known for variable in one.needs)
             # The parts of an object that stores nothing itself may have weights which are in no checkpoint.
             if (one.needs and complete) or (whole and (complete or one.stored == {})):
                 one.load(where)
@@ -136,11 +148,6 @@ def _variables(owner: Any) -> list[Any]:
     """The weights of an object that stores none of them, those of its parts."""
     weights = getattr(owner, "weights", None)
     return listed_variables(owner) if weights is None else [one for one in weights if hasattr(one, "assign")]
-
-
-def _value(variable: Any) -> np.ndarray:
-    """A copy of a variable's value."""
-    return np.array(np.asarray(tf_variable(variable)))
 
 
 def _called(owner: Any) -> str:

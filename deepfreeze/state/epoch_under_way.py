@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from deepfreeze.state.keras_objects import tf_variable
+from deepfreeze.frameworks.table import variables_for
 
 
 class EpochUnderWay:
@@ -31,10 +31,11 @@ class EpochUnderWay:
 
     def state_dict(self) -> dict[str, Any]:
         """The values of the metrics' variables, in the model's order, and Keras's history."""
-        history = self._history
+        history, variables = self._history, variables_for(self._model)
+        variables.settle(self._model)
         return {
             "ranks": self._ranks,
-            "metrics": [tf_variable(variable).numpy() for variable in _variables(self._model)],
+            "metrics": [np.array(variables.value(variable)) for variable in _variables(self._model)],
             "epochs": [int(epoch) for epoch in getattr(history, "epoch", ())],
             "logs": {name: _numbers(values) for name, values in getattr(history, "history", {}).items()},
         }
@@ -63,7 +64,7 @@ class EpochUnderWay:
         if not inside or not _has_shapes(variables, state["metrics"]):
             return not inside
         for variable, value in zip(variables, state["metrics"], strict=True):
-            tf_variable(variable).assign(value)
+            variable.assign(value)
         return True
 
 

@@ -7,12 +7,8 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
+from deepfreeze.frameworks.table import backend_of, keras_of, of
 from deepfreeze.state import private_api
-
-
-def tf_variable(variable: Any) -> Any:
-    """The ``tf.Variable`` inside a Keras 3 variable. A Keras 2 variable is a ``tf.Variable`` itself, and is returned."""
-    return variable.value if hasattr(variable, "path") else variable
 
 
 def variable_name(variable: Any) -> str:
@@ -167,14 +163,8 @@ def build_optimizer(model: Any) -> None:
 
 def framework_of(model: Any) -> dict[str, str]:
     """The frameworks of a model, for ``Structure.framework``. ``api``: "keras" or "tf_keras", or "tensorflow" for a model of neither;
-    ``keras``: the version of the model's Keras, or of its optimizer's for a ``tf.Module``; ``tensorflow``: the version of TensorFlow."""
+    ``keras``: the version of the model's Keras, or of its optimizer's for a ``tf.Module``; and the versions of the framework's packages,
+    ``tensorflow`` for example."""
     api = keras_of(model)
     keras = api or keras_of(getattr(model, "optimizer", None)) or "keras"
-    versions = {name: sys.modules[name].__version__ for name in (keras, "tensorflow")}
-    return {"api": api or "tensorflow", "keras": versions[keras], "tensorflow": versions["tensorflow"]}
-
-
-def keras_of(thing: Any) -> str | None:
-    """The package that the class of ``thing``, or a class that it derives from, belongs to: "keras", "tf_keras", or None for neither."""
-    packages = {c.__module__.split(".")[0] for c in type(thing).__mro__}
-    return next((name for name in ("tf_keras", "keras") if name in packages), None)
+    return {"api": api or backend_of(model), "keras": sys.modules[keras].__version__, **of(model).versions()}

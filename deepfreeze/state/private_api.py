@@ -271,11 +271,11 @@ def tensorflow_generator() -> Any:
 
 
 def keras_generator() -> Any:
-    """The ``tf.Variable`` with the state of Keras 3's global seed generator; None if there is no such generator yet. Every public
+    """Keras 3's variable with the state of its global seed generator; None if there is no such generator yet. Every public
     function would make one."""
     state: Any = sys.modules.get("keras.src.backend.common.global_state")
     generator = state.get_global_attribute("global_seed_generator") if state is not None else None
-    return None if generator is None else generator.state.value
+    return None if generator is None else generator.state
 
 
 def thread_states() -> list[dict[str, Any]]:

@@ -7,18 +7,18 @@ Uses Keras objects, imports neither Keras nor TensorFlow.
 from __future__ import annotations
 
 import os
-import sys
 from typing import Any
 
 from deepfreeze.errors import UnsupportedError
-from deepfreeze.state.keras_objects import keras_of, optimizers
+from deepfreeze.frameworks import table
+from deepfreeze.state.keras_objects import optimizers
 
 
 def require_supported(where: str, model: Any = None, optimizer: Any = None) -> None:
-    """``UnsupportedError`` for a model or an optimizer of another Keras backend than TensorFlow, and for Horovod's own optimizer on
-    Keras 3. ``where``: the function or class that the user has called, for the message."""
+    """``UnsupportedError`` for a model or an optimizer of a Keras whose backend is not in ``frameworks.table``, and for Horovod's own
+    optimizer on Keras 3. ``where``: the function or class that the user has called, for the message."""
     for thing in (model, optimizer):
-        _require_tensorflow(where, thing)
+        table.require(thing, where)
     require_working_optimizers(where, model, optimizer)
 
 
@@ -36,18 +36,6 @@ def require_fixed_world(where: str) -> None:
             expected="ranks that stay the same until training ends",
             found="an elastic Horovod job (horovodrun --min-np, hvd.elastic), whose ranks change inside fit",
             todo="start it with a fixed number (horovodrun -np N), and again when nodes come or go: any number of ranks resumes",
-        )
-
-
-def _require_tensorflow(where: str, thing: Any) -> None:
-    # Keras 2 has TensorFlow alone; with Keras 3 all models of a process have one backend.
-    backend = sys.modules["keras"].backend.backend() if keras_of(thing) == "keras" else "tensorflow"
-    if backend != "tensorflow":
-        raise UnsupportedError(
-            where=where,
-            expected="Keras on TensorFlow",
-            found=f"Keras on {backend}",
-            todo="set KERAS_BACKEND=tensorflow before Keras is imported; deepfreeze.read, transfer and export serve any backend",
         )
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from deepfreeze.errors import UnsupportedError
 from deepfreeze.format.tensors import DTYPES, PER_RANK, RANK_LOCAL, REPLICATED, TensorSpec
+from deepfreeze.frameworks.table import variables_for
 from deepfreeze.state import private_api, untracked
 from deepfreeze.state.keras_objects import (
     is_seed,
@@ -22,7 +23,6 @@ from deepfreeze.state.keras_objects import (
     optimizer_variables,
     optimizers,
     seeds,
-    tf_variable,
     variable_name,
 )
 
@@ -68,11 +68,12 @@ class TrainingState:
     """The ``tensors`` of ``model``, one for each variable. First come the replicated ones (trained weights, then each optimizer's
     variables), then the model's other weights, its metrics, its seeds, and what the step writes besides (``state/untracked``). The order
     is the same on every rank and in every start of the same program. ``what``: "full", or "weights" for a state without the
-    optimizers' variables."""
+    optimizers' variables. ``key``: tells the variables apart (``frameworks.variables.Variables``)."""
 
     def __init__(self, model: Any, what: str, tensors: Iterable[StateTensor]) -> None:
         """``of`` makes the state of a model; the constructor takes its tensors as they are given."""
         self.model, self.what = model, what
+        self.key = variables_for(model).key
         self.tensors = tuple(tensors)
 
     @classmethod
@@ -107,6 +108,11 @@ class TrainingState:
         """The tensors of these roles, in the state's order."""
         return [tensor for tensor in self.tensors if tensor.spec.role in roles]
 
+    def whole_on(self, rank: int) -> list[StateTensor]:
+        """The tensors that a rank captures whole, whatever a placement deals out: the other weights, metrics and what the step writes
+        besides are rank 0's, and each rank has its own seeds. In the state's order."""
+        return [one for one in self.of_role(RANK_LOCAL, PER_RANK) if one.spec.role == PER_RANK or rank == 0]
+
     def placed(self) -> list[StateTensor]:
         """The tensors that a placement deals out to the ranks before training: those of which all ranks know then."""
         return [tensor for tensor in self.tensors if tensor.kind not in _LATE]
@@ -117,14 +123,14 @@ class TrainingState:
         return [tensor for tensor in self.tensors if id(tensor.variable) in found]
 
     def find(self, variable: Any) -> StateTensor | None:
-        """The tensor of a variable: of a Keras variable, or of the ``tf.Variable`` inside of it. None if the state has no such variable."""
+        """The tensor of a variable, or of its key. None if the state has no such variable."""
         return self._of.get(id(variable))
 
     @cached_property
     def _of(self) -> dict[int, StateTensor]:
-        """The tensors by the ``id()`` of the model's variable, and of the ``tf.Variable`` inside of it."""
-        keras_variables = {id(tensor.variable): tensor for tensor in self.tensors}
-        return keras_variables | {id(tf_variable(tensor.variable)): tensor for tensor in self.tensors}
+        """The tensors by the ``id()`` of the model's variable, and of its key."""
+        own = {id(tensor.variable): tensor for tensor in self.tensors}
+        return own | {id(self.key(tensor.variable)): tensor for tensor in self.tensors}
 
     def description(self) -> list[tuple[str, str]]:
         """The model's weights and its optimizers as rows for ``ranks.same_model``: ("float32 of shape (3, 4)", "dense/kernel") for a
@@ -145,12 +151,13 @@ def _tensors(
     model: Any, what: str, known: Iterable[StateTensor], before: Iterable[StateTensor] = ()
 ) -> Iterator[StateTensor]:
     """The tensors of a model without those that are ``known`` already. ``before``: tensors of the model that may serve again."""
-    seen = {id(tensor.variable) for tensor in known} | {id(tf_variable(tensor.variable)) for tensor in known}
+    key = variables_for(model).key
+    seen = {id(tensor.variable) for tensor in known} | {id(key(tensor.variable)) for tensor in known}
     names = {tensor.spec.name for tensor in known}
     earlier = {id(tensor.variable): tensor for tensor in before}
     for variable, kind, optimizer, name in _variables(model, what):
         if id(variable) not in seen:
-            inner = tf_variable(variable)  # Keras looks for a scope each time that it is asked
+            inner = key(variable)  # Keras looks for a scope each time that it is asked
             seen.add(id(variable))
             seen.add(id(inner))
             if kind == SLOT and not len(inner.shape):
@@ -191,7 +198,7 @@ def _variables(model: Any, what: str) -> Iterator[tuple[Any, str, str, str]]:
 
 
 def _spec(inner: Any, role: str, name: str) -> TensorSpec:
-    """``inner``: what ``tf_variable`` returns of the variable, whose own ``shape`` Keras makes anew each time."""
+    """``inner``: the variable's key. TensorFlow's has the ``shape`` that Keras makes anew each time."""
     dtype = getattr(inner.dtype, "name", None) or str(inner.dtype).removeprefix("torch.")
     if dtype not in DTYPES:
         raise UnsupportedError(
@@ -208,7 +215,8 @@ def _spec(inner: Any, role: str, name: str) -> TensorSpec:
 
 def listed_bytes(model: Any) -> int:
     """The bytes of all variables that the model lists."""
-    return sum(_spec(tf_variable(one), RANK_LOCAL, variable_name(one)).nbytes for one in listed_variables(model))
+    key = variables_for(model).key
+    return sum(_spec(key(one), RANK_LOCAL, variable_name(one)).nbytes for one in listed_variables(model))
 
 
 def unique_name(name: str, taken: set[str]) -> str:

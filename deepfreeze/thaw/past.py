@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from deepfreeze.events.messages import to_logger
-from deepfreeze.state.keras_objects import tf_variable
+from deepfreeze.frameworks.table import variables_for
 from deepfreeze.store.marks import Marks
 from deepfreeze.store.run import Run
 from deepfreeze.thaw.read import TensorReader
@@ -32,8 +32,10 @@ def weights(model: Any, run: str | os.PathLike[str], step: int) -> list[np.ndarr
         names = {placed.path: placed.spec.name for placed in reader.structure.tensors}
         found = variables_of(reader, model)
         saved = {id(variable): names[path] for path, variable in found.items() if path in names}
+        variables = variables_for(model)
+        variables.settle(model)
         # An older checkpoint lacks weights that Keras leaves out of its files: they stay as they are.
         return [
-            reader[saved[id(variable)]] if id(variable) in saved else np.array(tf_variable(variable))
+            reader[saved[id(variable)]] if id(variable) in saved else np.array(variables.value(variable))
             for variable in model.weights
         ]

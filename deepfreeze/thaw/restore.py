@@ -19,8 +19,8 @@ from deepfreeze.format.named_values import ATTACHMENTS
 from deepfreeze.format.structure import Placed, Structure
 from deepfreeze.format.tensors import PER_RANK, REPLICATED, TensorSpec
 from deepfreeze.format.vocabularies import of_values
-from deepfreeze.frameworks import memory
 from deepfreeze.frameworks.memory import Room
+from deepfreeze.frameworks.table import variables_for
 from deepfreeze.ranks.world import current
 from deepfreeze.state import lineage
 from deepfreeze.state.attachments import PATH_1, Attachments, SavedAttachments
@@ -179,7 +179,9 @@ def prepare(
     with TensorReader(Run.open(run), step, table) as reader:
         structure = reader.structure
         compiled = optimizers and getattr(model, "optimizer", None) is not None
-        make_room = memory.for_model(model)
+        framework = variables_for(model)
+        framework.settle(model)
+        make_room = framework.rooms()
         wanted = _wanted(structure, compiled)
         of_compiled = _unknown_without_compile(structure)
         placed = [one for one in wanted if one.spec.role != PER_RANK and (weights or one.path in of_compiled)]
@@ -199,7 +201,7 @@ def prepare(
         with reader.start(landings, past_cache=world_size == 1, between=True) as reading:
             variables = own_variables() if variables is None else variables
             objects = objects_of(model)
-            derived = DerivedState(objects)
+            derived = DerivedState(model, objects)
             saved_words = of_values(structure.values) if weights else []
             own_words = vocabularies_of(objects) if saved_words else []
             warning = warning_of_others(saved_words, own_words, step)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from deepfreeze.frameworks.tensorflow.averaging import line_to_average
+from deepfreeze.frameworks import table
 from deepfreeze.launch import launched_as_several
 from deepfreeze.notices import Notify
 from deepfreeze.process_state import PROCESS
@@ -28,7 +28,8 @@ def warn_of_one_rank(world: World, given: Any, notify: Notify) -> None:
 
 def warn_of_no_average(world: World, model: Any, optimizer: Any, notify: Notify) -> None:
     """Rank 0 warns if Horovod has several ranks, but nothing averages their gradients."""
-    line = line_to_average(model, optimizer) if world.size > 1 and world.in_graph and world.rank == 0 else None
+    asks = world.size > 1 and world.in_graph and world.rank == 0
+    line = table.of(model).line_to_average(model, optimizer) if asks else None
     if line is not None:
         _tell_once(
             f"Horovod has {world.size} ranks, but {type(optimizer).__name__} does not average their gradients: each rank trains another "

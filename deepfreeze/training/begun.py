@@ -1,4 +1,4 @@
-"""The objects that a training has open when its parts are made. Imports TensorFlow."""
+"""The objects that a training has open when its parts are made."""
 
 from __future__ import annotations
 

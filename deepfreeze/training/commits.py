@@ -1,4 +1,4 @@
-"""The fate of one training's checkpoints after the hand-over to the engine: reports, failures, and the last wait. Imports TensorFlow."""
+"""The fate of one training's checkpoints after the hand-over to the engine: reports, failures, and the last wait."""
 
 from __future__ import annotations
 

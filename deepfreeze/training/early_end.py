@@ -1,4 +1,4 @@
-"""A training that ends before its time: a signal came, the job will be ended, or a rehearsal is over. Imports TensorFlow."""
+"""A training that ends before its time: a signal came, the job will be ended, or a rehearsal is over."""
 
 from __future__ import annotations
 

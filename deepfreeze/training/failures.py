@@ -1,4 +1,4 @@
-"""The answer of one rank to a checkpoint that fails: the rank raises, warns, or goes on. Imports TensorFlow."""
+"""The answer of one rank to a checkpoint that fails: the rank raises, warns, or goes on."""
 
 from __future__ import annotations
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from deepfreeze.events.event import Diverged
 from deepfreeze.events.events import Events
-from deepfreeze.frameworks.tensorflow.capture import TensorFlowCapture
+from deepfreeze.frameworks.state_capture import StateCapture
+from deepfreeze.state.training_state import TrainingState
 from deepfreeze.training.engine_reports import weights_differ
 from deepfreeze.training.open_run import OpenRun
 
@@ -17,7 +18,7 @@ class FirstWeights:
     they were equal. If they were not, nothing may be captured in the first execution: a checkpoint would mix the weights of several
     models."""
 
-    def __init__(self, open_run: OpenRun, capture: TensorFlowCapture, events: Events) -> None:
+    def __init__(self, open_run: OpenRun, capture: StateCapture[TrainingState], events: Events) -> None:
         """Collective: compares the ranks."""
         self._target, self._world = open_run.attempt.target, open_run.attempt.world
         self._capture, self._events = capture, events

@@ -1,17 +1,19 @@
-"""How captures reach the engine: at once, one step late, or when the callbacks of an epoch have ended. Imports TensorFlow."""
+"""How captures reach the engine: at once, one step late, or when the callbacks of an epoch have ended."""
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable
 
 from deepfreeze.errors import EngineError
 from deepfreeze.events.event import Blocked
-from deepfreeze.frameworks.framework import CapturedState
+from deepfreeze.frameworks import table
+from deepfreeze.frameworks.state_capture import CapturedState
 from deepfreeze.freeze.agreed_structure import agree
 from deepfreeze.freeze.regions import RankRegions
 from deepfreeze.freeze.saver import Saver
-from deepfreeze.plan.policy import NEVER
+from deepfreeze.plan.never import NEVER
 from deepfreeze.ranks import world as worlds
 from deepfreeze.state.attachments import Attachments
 from deepfreeze.training.begun import Begun
@@ -45,6 +47,9 @@ class Handover:
         self._held_up = 0.0  # seconds for which the pending step has held training up
         self._handed: list[int] = []  # the steps that the engine was given in this call
         self._armed = -1
+        model = begun.fitting.model
+        # Before anybody reads the model's values: the capture, the comparison of the ranks, objects of the user's among the attachments.
+        self._settle = functools.partial(table.of(model).settle, model)
 
     def open(self) -> Saver:
         """Collective. Agrees on the structure of the checkpoints, unless the installation has it, and opens the engine. To be called when
@@ -52,6 +57,7 @@ class Handover:
         attempt, installation = self._open_run.attempt, self._installation
         target, world = attempt.target, attempt.world
         capture = installation.capture
+        self._settle()
         attached = 0
         if self._attachments:
             step = self._open_run.steps.now()
@@ -99,6 +105,7 @@ class Handover:
         saver, step = self.saver, saving.step
         assert saver is not None
         hold = hold and bool(self._attachments.of_epochs)
+        self._settle()
         try:
             saver.save(step, collect, saving.compare, saving.values, late, hold)
         except EngineError as error:
@@ -134,6 +141,7 @@ class Handover:
         if saver is None or step is None:
             return None
         begin = time.monotonic()
+        self._settle()
         try:
             saver.release(epoch_open, self._parts.values_at_release())
         except EngineError as error:

@@ -1,4 +1,4 @@
-"""Where in its data a training stands (``data=``): attachments of each checkpoint. Imports TensorFlow."""
+"""Where in its data a training stands (``data=``): attachments of each checkpoint."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from deepfreeze.errors import OptionError, UnsupportedError
 from deepfreeze.format.attachment_tree import DATA, EPOCH
 from deepfreeze.format.position import Position
-from deepfreeze.frameworks.tensorflow.first_trace import begins_with_trace, build_by
+from deepfreeze.frameworks import table
 from deepfreeze.notices import Notify
 from deepfreeze.plan.epochs import Fit, GoingOn
 from deepfreeze.plan.fit_position import FitPosition
@@ -56,8 +56,9 @@ class InputPosition:
         def check() -> None:
             _require_fit_of(data, model, batches)
             _require_ranks(data, world)
-            if begins_with_trace(model):
-                build_by(model, data.shapes())
+            framework = table.of(model)
+            if framework.begins_with_trace(model):
+                framework.build_by(model, data.shapes())
 
         each(world, check)
 
@@ -152,7 +153,7 @@ class InputPosition:
         def build() -> None:
             if data is not None and not under_way.fits:
                 with contextlib.suppress(UnsupportedError):  # ``put_epoch_back`` says that the metrics begin anew
-                    build_by(model, data.shapes())
+                    table.of(model).build_by(model, data.shapes())
 
         if plan is not None and plan.begun:
             each(world, build)

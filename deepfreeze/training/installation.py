@@ -1,5 +1,5 @@
 """The captures that a training installs in a model. They stay with the model when the training ends. So the next ``fit`` does not trace the
-model again, and does not ask Keras again for the layout of the model file. Imports TensorFlow."""
+model again, and does not ask Keras again for the layout of the model file."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from deepfreeze.format.model_config import ModelConfig
-from deepfreeze.frameworks.tensorflow import engine_buffers
-from deepfreeze.frameworks.tensorflow.capture import Range, TensorFlowCapture
-from deepfreeze.frameworks.tensorflow.engine_buffers import EngineBuffers
-from deepfreeze.frameworks.tensorflow.graph_buffers import GraphBuffers
-from deepfreeze.frameworks.tensorflow.graph_maximum import TensorFlowMaximum
+from deepfreeze.frameworks import table
+from deepfreeze.frameworks.framework import Framework
+from deepfreeze.frameworks.state_capture import StateCapture
 from deepfreeze.freeze import backends
 from deepfreeze.freeze.agreed_structure import AgreedStructure
 from deepfreeze.freeze.regions import RankRegions
 from deepfreeze.plan.placement import PLACEMENTS
+from deepfreeze.ranks.control_word import GraphMaximum
 from deepfreeze.ranks.world import World
 from deepfreeze.state.training_state import TrainingState
 
@@ -28,8 +27,7 @@ class Terms:
     """The circumstances for which captures are made. Captures serve a later training only if all of its circumstances are the same.
 
     - ``in_graph``: True if the train function takes the captures, False if they are taken between two executions of it.
-    - ``own_memory``: True if TensorFlow's own ops copy pieces into TensorFlow's memory, False if the engine's op copies them into the
-      engine's memory.
+    - ``own_memory``: True if pieces are copied into the framework's own memory, False if into the engine's.
     - ``optimizer``: the optimizer whose updates are the steps.
     - ``when``: which groups may be captured late (``plan.late_groups``); "update" without ``in_graph``, and with ``own_memory``.
     - ``state``, ``placement``: the options of these names; ``granule``: bytes, at whose multiples the placement cuts the file;
@@ -58,7 +56,7 @@ class Installation:
     can't describe it, None as long as nobody has asked. ``stored_in``: the id of the run that has the structure, "" for none.
     ``after_first_execution``: called once by ``first_execution_ended``, and forgotten then."""
 
-    def __init__(self, terms: Terms, capture: TensorFlowCapture, maximum: TensorFlowMaximum | None) -> None:
+    def __init__(self, terms: Terms, capture: StateCapture[TrainingState], maximum: GraphMaximum | None) -> None:
         """``maximum``: takes the control word's maximum in the train function; None if the ranks agree between two executions, or if there
         is one rank. The model keeps the installation."""
         self.capture, self.maximum = capture, maximum
@@ -75,15 +73,17 @@ class Installation:
     @classmethod
     def make(cls, state: TrainingState, terms: Terms, world: World) -> Installation:
         """Puts new captures into the model of ``state``, its full training state. ``EngineFault`` if the engine has no area for them."""
-        maximum = TensorFlowMaximum(world, len(terms.fields)) if terms.in_graph and world.in_graph else None
-        every_step = (_no_agreement if maximum is None else maximum.emit) if terms.in_graph else None
+        framework = table.of(state.model)
+        maximum = framework.maximum(world, len(terms.fields)) if terms.in_graph and world.in_graph else None
         captured = state.only(terms.state)
         placed = captured.placed()
         specs = [tensor.spec for tensor in placed]
         shards = PLACEMENTS[terms.placement](specs, world.size, terms.granule)[world.rank]
-        ranges = [Range(placed[s.tensor], s.start, s.stop) for s in shards]
-        buffers = GraphBuffers() if terms.own_memory else EngineBuffers()
-        capture = TensorFlowCapture(captured, ranges, world.rank, buffers, every_step, terms.optimizer, when=terms.when)
+        ranges = [(placed[s.tensor], s.start, s.stop) for s in shards]
+        own_memory, in_graph = terms.own_memory, terms.in_graph
+        capture = framework.capture(
+            captured, ranges, world.rank, own_memory, in_graph, maximum, terms.optimizer, terms.when
+        )
         return cls(terms, capture, maximum)
 
     @classmethod
@@ -146,18 +146,14 @@ class Installation:
         return self.capture.state.same_as(state.only(self._terms.state)) and self.capture.in_place
 
 
-def against_engine_memory(path: str) -> str | None:
+def against_engine_memory(framework: Framework[TrainingState], path: str) -> str | None:
     """The reason why this rank's captures can't lie in the backend's memory, as text for the log. None if they can. ``path``: the option
     ``Capture.path``."""
     if path == "graph":
         return 'Capture(path="graph")'
     if not backends.chosen().has_memory:
         return "the backend has no memory for captures"
-    return engine_buffers.reason_against()
-
-
-def _no_agreement() -> None:
-    """Adds no op to the step: a single rank has no other rank to agree with, and ranks without Horovod agree between two executions."""
+    return framework.against_engine_memory()
 
 
 class _Installations(list[Installation]):

@@ -1,10 +1,12 @@
-"""Puts the captures into the model of a training, or takes those that an earlier ``fit`` has left there. Imports TensorFlow."""
+"""Puts the captures into the model of a training, or takes those that an earlier ``fit`` has left there."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
+from deepfreeze.errors import UnsupportedError
+from deepfreeze.frameworks import table
 from deepfreeze.freeze.faults import Faults
 from deepfreeze.plan.late_groups import LATE, UPDATE
 from deepfreeze.plan.placement import choose_granule
@@ -32,12 +34,20 @@ def install(
     world = open_run.attempt.world
     # All ranks capture in the same way, because all must trace the same graph: if one can't use the engine's op, none does.
     # And all ask rank 0 for the store's granules, because all must work out the same placement.
+    framework = table.of(state.model)
     store, path = at(open_run.attempt.target.run), options.capture.path
     told = worlds.together(
         world,
-        lambda: (against_engine_memory(path), store.granules() if world.rank == 0 else Granules()),
+        lambda: (against_engine_memory(framework, path), store.granules() if world.rank == 0 else Granules()),
     )
     granules, reasons = told[0][1], [reason for reason, _ in told if reason is not None]
+    if reasons and not framework.capabilities.own_memory:
+        raise UnsupportedError(
+            where="deepfreeze.Capture",
+            expected="captures in the engine's memory, for this framework has no memory of its own for them",
+            found=reasons[0],
+            todo='leave path="graph" out, and take the engine that DeepFreeze brings',
+        )
     if reasons:
         notice(f"capturing by TensorFlow's own ops: {reasons[0]}")
     specs = [tensor.spec for tensor in state.only(options.state).placed()]

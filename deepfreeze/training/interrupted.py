@@ -1,5 +1,5 @@
 """The place at which an exception, such as Ctrl-C, has ended a ``fit``. The next ``fit`` of the same objects goes on there, if its data
-know their place (``data=``). Imports TensorFlow."""
+know their place (``data=``)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Keras callback. It turns the calls of Keras's hooks into calls of ``Training``, which does the work. Imports TensorFlow."""
+"""The Keras callback. It turns the calls of Keras's hooks into calls of ``Training``, which does the work."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from deepfreeze.candle import translated
 from deepfreeze.errors import OptionError
 from deepfreeze.events.keras_logs import KerasLogs
 from deepfreeze.events.stats import Stats
+from deepfreeze.frameworks import table
+from deepfreeze.frameworks.framework import TraceWait
 from deepfreeze.frameworks.keras_hooks import Hooks
-from deepfreeze.frameworks.tensorflow.first_trace import FirstTrace, begins_with_trace
-from deepfreeze.frameworks.tensorflow.refusals import is_compiled_by_xla
 from deepfreeze.freeze.settings import Engine, Replicas
 from deepfreeze.plan.chosen_policy import chosen_policy
 from deepfreeze.plan.epochs import Fit
@@ -173,7 +173,7 @@ class Checkpoint(Hooks):
         self._run = RunPath.of(run)
         self._every, self._options = every, options
         self._used = False  # a ``fit``, or ``open``, has begun
-        self._first_trace: FirstTrace | None = None
+        self._first_trace: TraceWait | None = None
         policy = chosen_policy(every, options.signals)
         self._logs: KerasLogs | None = None
         if options.logs:
@@ -267,23 +267,19 @@ class Checkpoint(Hooks):
         """Opens the run, and puts the captures into the train function before Keras traces it. For a model that is not built yet both are
         done while Keras traces its first batch, before the first step. So they are for a model whose own ``train_step`` builds its
         optimizers."""
-        model = self.model
-        against = ""
-        if is_compiled_by_xla(model):
-            against = "it is compiled by XLA (jit_compile)"
-        elif getattr(model, "autotune_steps_per_execution", False):
-            against = "Keras tunes its steps_per_execution"
+        model, framework = self.model, table.of(self.model, "deepfreeze.Checkpoint")
+        against = framework.against_graph(model)
         self._beginning = FitBeginning(model)
         self._first_trace = self._position = self._epoch = None
         fit = self._fit()
         self._training.prepare_input(model, fit.batches)
-        if begins_with_trace(model):
+        if framework.begins_with_trace(model):
             first = self._training.prepare(model, fit)
             if fit.begun is None:
                 if first > 0:
                     self._beginning.choose(first)
                 fit = replace(fit, begun=first, late=True)
-            self._first_trace = FirstTrace.of(model)
+            self._first_trace = framework.first_trace(model)
             self._first_trace.then(self, lambda: self._begin(against, fit))
         else:
             self._begin(against, fit)

@@ -1,5 +1,5 @@
 """The training that this process has done last in each run. The next one in the same run goes on from it, or ends with an error before it
-moves away a checkpoint. Imports TensorFlow.
+moves away a checkpoint.
 
 The training that begins moves away the checkpoints that are newer than the step at which its model stands. Where the user has restored an
 older step, that is what the user wants. Where the program has merely gone on, with a new optimizer that counts from 0, it would lose
@@ -14,10 +14,9 @@ import weakref
 from collections.abc import Callable
 
 from deepfreeze.errors import RunError
-from deepfreeze.frameworks.tensorflow.steps import Steps
+from deepfreeze.frameworks.framework import StepCounter
 from deepfreeze.process_state import PROCESS
 from deepfreeze.state import lineage
-from deepfreeze.state.keras_objects import tf_variable
 from deepfreeze.state.training_state import WEIGHT, TrainingState
 from deepfreeze.wording import near
 
@@ -27,10 +26,10 @@ class LastTraining:
 
     ``ended`` makes it the last one of its run; it is compared with the next one by ``require_going_on``."""
 
-    def __init__(self, steps: Steps, state: TrainingState) -> None:
+    def __init__(self, steps: StepCounter, state: TrainingState) -> None:
         """``state``: the model's full training state; ``steps``: counts its steps."""
         self._counter = weakref.ref(steps.counter)
-        self._trained = [weakref.ref(tf_variable(tensor.variable)) for tensor in state.of_kind(WEIGHT)]
+        self._trained = [weakref.ref(state.key(tensor.variable)) for tensor in state.of_kind(WEIGHT)]
         self._step = 0
         self._since = lineage.count()  # what the user restores from now on is known by a greater number
 
@@ -42,7 +41,7 @@ class LastTraining:
 
     @classmethod
     def require_going_on(
-        cls, run: str, run_id: str, steps: Steps | None, state: Callable[[], TrainingState], who: str
+        cls, run: str, run_id: str, steps: StepCounter | None, state: Callable[[], TrainingState], who: str
     ) -> None:
         """``RunError`` if a training that is about to begin would throw away what the last one of this process has saved in the run: its
         optimizer is another one, over the same variables, or its count of steps was set back. To be called if no checkpoint was restored.
@@ -66,7 +65,7 @@ class LastTraining:
 
     @classmethod
     def another_phase(
-        cls, run: str, run_id: str, steps: Steps | None, state: Callable[[], TrainingState], who: str
+        cls, run: str, run_id: str, steps: StepCounter | None, state: Callable[[], TrainingState], who: str
     ) -> RunError | None:
         """The error for a checkpoint of the run that does not fit the model, if the last training of this process there has trained the
         same variables by another optimizer: the program has begun its next phase. None if that is not the cause. The arguments are those

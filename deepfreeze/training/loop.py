@@ -1,4 +1,4 @@
-"""Checkpoints of hand-written training loops. Imports TensorFlow."""
+"""Checkpoints of hand-written training loops."""
 
 from __future__ import annotations
 

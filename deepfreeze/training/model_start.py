@@ -1,5 +1,5 @@
 """The start of a job that trains a Keras model. ``start`` chooses the checkpoint, and this module puts the checkpoint's values into the
-model. Imports TensorFlow."""
+model."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from deepfreeze.errors import StructureError
 from deepfreeze.format.attachment_tree import EPOCH
 from deepfreeze.format.position import Position
 from deepfreeze.format.run_file import Parent
-from deepfreeze.frameworks.tensorflow.hooks import make_anew
-from deepfreeze.frameworks.tensorflow.steps import Steps
+from deepfreeze.frameworks import table
+from deepfreeze.frameworks.framework import StepCounter
 from deepfreeze.notices import Notify
 from deepfreeze.ranks.world import World, each
 from deepfreeze.state import lineage
@@ -35,7 +35,7 @@ class ModelStart(Start):
         cls,
         path: str,
         model: Any,
-        steps: Steps | None,
+        steps: StepCounter | None,
         attachments: Attachments,
         options: Options,
         world: World,
@@ -52,7 +52,7 @@ class ModelStart(Start):
         values = _ModelValues(path, model, steps, attachments, world, notify, who)
         return cls.begin(path, values, world, notify, options.resume, options.local, history)
 
-    def complete(self, model: Any, steps: Steps) -> None:
+    def complete(self, model: Any, steps: StepCounter) -> None:
         """Collective. To be called when a model has its optimizers that did not have them at the start: restores them and the seeds from
         the checkpoint that its weights come from. The weights stay as they are. No rank changes anything before all ranks have read
         their part. ``CorruptError`` if the checkpoint is damaged, ``StructureError`` if it is of another optimizer."""
@@ -75,7 +75,7 @@ def _assign(ready: Ready, model: Any) -> CheckpointInfo:
     is being traced now."""
     info = ready.assign((TEST, PREDICT))
     if ready.derived and getattr(model, "train_function", None) is not None:
-        make_anew(model)
+        table.of(model).trace_anew(model)
     return info
 
 
@@ -89,7 +89,7 @@ class _ModelValues:
         self,
         path: str,
         model: Any,
-        steps: Steps | None,
+        steps: StepCounter | None,
         attachments: Attachments,
         world: World,
         notify: Notify,

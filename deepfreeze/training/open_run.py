@@ -1,4 +1,4 @@
-"""The run that a training has open: the run's lock, and all that is given back with it. Imports TensorFlow."""
+"""The run that a training has open: the run's lock, and all that is given back with it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import weakref
 from typing import Any
 
-from deepfreeze.frameworks.tensorflow.steps import Steps
+from deepfreeze.frameworks.framework import StepCounter
 from deepfreeze.state.training_state import TrainingState
 from deepfreeze.training.first_step import FirstStep
 from deepfreeze.training.last_training import LastTraining
@@ -25,7 +25,9 @@ class OpenRun:
     ``close`` closes the parts in the reverse order in which they were opened. So the engine stops before the memory that it reads is given
     back, and the run's lock is given back last."""
 
-    def __init__(self, attempt: ModelStart, model: Any, steps: Steps | None, state: TrainingState, who: str) -> None:
+    def __init__(
+        self, attempt: ModelStart, model: Any, steps: StepCounter | None, state: TrainingState, who: str
+    ) -> None:
         """``steps``: None for a model that is not compiled; ``state``: the model's training state; ``who``: the name of the function that
         the user has called, for messages."""
         self.attempt, self._steps, self._who = attempt, steps, who
@@ -41,7 +43,7 @@ class OpenRun:
         if steps is not None:
             self._begin_to_count(steps, state)
 
-    def _begin_to_count(self, steps: Steps, state: TrainingState) -> None:
+    def _begin_to_count(self, steps: StepCounter, state: TrainingState) -> None:
         self._count = StepCount(steps, self.attempt.target.run, self._who)
         self._training = LastTraining(steps, state)
 
@@ -50,7 +52,7 @@ class OpenRun:
         return self._model() is model
 
     @property
-    def steps(self) -> Steps:
+    def steps(self) -> StepCounter:
         """The count of the model's steps. Not to be asked while the run ``waits``."""
         assert self._steps is not None
         return self._steps
@@ -66,7 +68,7 @@ class OpenRun:
         """Whether the optimizers were not there, or not built, when the run was opened, and ``complete`` was not called since."""
         return self._steps is None
 
-    def complete(self, model: Any, steps: Steps, state: TrainingState) -> None:
+    def complete(self, model: Any, steps: StepCounter, state: TrainingState) -> None:
         """Collective. The optimizers are there now. ``state``: the model's training state. Raises the errors of ``ModelStart.complete``."""
         self.attempt.complete(model, steps)
         self._steps = steps

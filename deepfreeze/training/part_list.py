@@ -1,4 +1,4 @@
-"""All parts of one training, called as one. Imports TensorFlow."""
+"""All parts of one training, called as one."""
 
 from __future__ import annotations
 

@@ -1,12 +1,11 @@
-"""A model before its start: refused, or ready to be restored and captured. Imports TensorFlow."""
+"""A model before its start: refused, or ready to be restored and captured."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from deepfreeze.frameworks.tensorflow.first_trace import layers_to_build
-from deepfreeze.frameworks.tensorflow.refusals import refuse, refuse_devices
-from deepfreeze.frameworks.tensorflow.steps import Steps
+from deepfreeze.frameworks import table
+from deepfreeze.frameworks.framework import StepCounter
 from deepfreeze.freeze import backends
 from deepfreeze.state import untracked
 from deepfreeze.state.applied import assume, is_seen
@@ -25,7 +24,7 @@ def prepared(
     before: TrainingState | None = None,
     waits: bool = False,
     loop: bool = False,
-) -> tuple[Steps | None, TrainingState]:
+) -> tuple[StepCounter | None, TrainingState]:
     """Refuses a model whose training can't be captured, loads the engine, and builds the optimizer, whose variables are restored.
     Returns the count of the model's steps, and its training state. ``optimizer``: the one whose updates are the steps; ``who``: the name
     of the function that the user has called; ``averages_in_graph``: Horovod's ops are part of the train function; ``before``: the
@@ -39,7 +38,9 @@ def prepared(
         require_supported(who, model)
         require_built(model)
         return None, TrainingState.of(model, "weights")
-    refuse(model, optimizer, averages_in_graph, who, built=not waits or bool(layers_to_build(model)), loop=loop)
+    framework = table.of(model, who)
+    built = not waits or bool(framework.layers_to_build(model))
+    framework.refuse(model, optimizer, averages_in_graph, who, built, loop)
     backends.chosen().load()
     if waits:
         return None, TrainingState.of(model, "weights")
@@ -54,8 +55,8 @@ def prepared(
         )  # Keras's own step trains the model's list, whatever the optimizer was built for
     state = TrainingState.of(model, before=before)
     if before is None:
-        refuse_devices(state, who)  # asks each variable, which takes as long as all the rest
-    return Steps(optimizer), state
+        framework.refuse_devices(state, who)  # asks each variable, which takes as long as all the rest
+    return framework.steps(model, optimizer), state
 
 
 def waits_for_fit(model: Any, optimizer: Any) -> bool:

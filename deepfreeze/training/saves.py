@@ -1,4 +1,4 @@
-"""Saves one step: asks whether there is room for it, has each part add to it, and hands its capture over. Imports TensorFlow."""
+"""Saves one step: asks whether there is room for it, has each part add to it, and hands its capture over."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import replace
 from deepfreeze.errors import EngineError, OptionError
 from deepfreeze.events.event import Skipped
 from deepfreeze.events.stats import Newest
-from deepfreeze.frameworks.framework import CapturedState
+from deepfreeze.frameworks.state_capture import CapturedState
 from deepfreeze.freeze.saver import Saver
 from deepfreeze.plan.schedule import Execution, Schedule
 from deepfreeze.training.begun import Begun

@@ -1,5 +1,4 @@
-"""One ``fit``, or one hand-written loop, from its beginning to its end: in which order what is done after each execution.
-Imports TensorFlow."""
+"""One ``fit``, or one hand-written loop, from its beginning to its end: in which order what is done after each execution."""
 
 from __future__ import annotations
 

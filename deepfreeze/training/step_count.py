@@ -1,9 +1,9 @@
-"""The count of a training's steps, which never goes back. Imports TensorFlow."""
+"""The count of a training's steps, which never goes back."""
 
 from __future__ import annotations
 
 from deepfreeze.errors import RunError
-from deepfreeze.frameworks.tensorflow.steps import Steps
+from deepfreeze.frameworks.framework import StepCounter
 from deepfreeze.ranks.agreement import Agreement
 from deepfreeze.training.last_training import set_back
 
@@ -12,7 +12,7 @@ class StepCount:
     """The count of the steps of one training, from the moment when its run is open. Checkpoints are named by it, and a count that is lower
     than before would give the name of one to another. ``newest``: the newest step so far."""
 
-    def __init__(self, steps: Steps, run: str, who: str) -> None:
+    def __init__(self, steps: StepCounter, run: str, who: str) -> None:
         """``run``: the path of the run; ``who``: the name of the function that the user has called."""
         self._steps, self._run, self._who = steps, run, who
         self.newest = steps.now()

@@ -1,4 +1,4 @@
-"""The training of a model with checkpoints, as the Keras callback and the hand-written loop use it. Imports TensorFlow.
+"""The training of a model with checkpoints, as the Keras callback and the hand-written loop use it.
 
 ``Training`` calls three modules, in this order: ``model_start`` takes the run and restores the model, ``installation`` puts the captures
 into the model, ``session`` saves.
@@ -17,8 +17,8 @@ from deepfreeze.errors import Error
 from deepfreeze.events.events import Events, Listener
 from deepfreeze.events.messages import Messages
 from deepfreeze.events.stats import Newest, Stats
-from deepfreeze.frameworks.tensorflow.generators import ProcessGenerators
-from deepfreeze.frameworks.tensorflow.refusals import refuse
+from deepfreeze.frameworks import table as frameworks
+from deepfreeze.frameworks.generators import ModelGenerators
 from deepfreeze.freeze.described import Described
 from deepfreeze.notices import unheard
 from deepfreeze.plan.epochs import Fit
@@ -81,8 +81,8 @@ class Training:
         self._run, self._policy, self._options, self._loop = run, policy, options, loop
         self._last_signals = [getattr(signal.Signals, name) for name in options.signals]
         self._input = InputPosition(options.data, loop)
-        generators = ProcessGenerators() if options.rng == "all" else None
-        self._attachments = Attachments({**(options.extra or {}), **self._input.attachments}, generators)
+        self._generators = ModelGenerators() if options.rng == "all" else None
+        self._attachments = Attachments({**(options.extra or {}), **self._input.attachments}, self._generators)
         self._open_run: OpenRun | None = None
         self._session: Session | None = None
         self._finalizer: weakref.finalize | None = None
@@ -119,6 +119,7 @@ class Training:
         """Collective. To be called before ``begin`` for a ``model`` that is not built yet. Returns the epoch with which ``fit`` will
         probably go on. ``UnsupportedError`` if the training can't be captured when the model is built."""
         world = self._world()
+        refuse = frameworks.of(model, self._who).refuse
         worlds.each(world, lambda: refuse(model, self._optimizer(model), world.in_graph, self._who, built=False))
         return self._fits.foresee(self._run.path, fit, world) if self._options.resume != "off" else 0
 
@@ -338,6 +339,8 @@ class Training:
         )
         run = self._run.agree(world)
         installation = self._installation()
+        if self._generators is not None:
+            self._generators.begin(model, self._who)
         trained = installation.capture.state if again and installation is not None else None
         steps, state = worlds.each(
             world, lambda: prepared(model, optimizer, self._who, world.in_graph, trained, waits, self._loop)

@@ -64,7 +64,8 @@ def runs(monkeypatch, fails=()):
 
     def run(command, cwd, **_):
         benchmark = command[2].removeprefix("benchmarks.")
-        begun.append((cwd.name, benchmark))
+        tree = Path(command[command.index("--tree") + 1]) if "--tree" in command else cwd
+        begun.append((tree.name, benchmark))
         shutil.copy(RESULTS / f"{benchmark}.json", command[command.index("--json") + 1])
         return SimpleNamespace(returncode=3 if begun[-1] in fails else 0)
 

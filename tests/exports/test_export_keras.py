@@ -18,7 +18,8 @@ import deepfreeze
 from deepfreeze.cli.main import main
 from deepfreeze.errors import NotFoundError, UnsupportedError
 from deepfreeze.exports.export import export
-from deepfreeze.state.keras_objects import tf_variable, variable_name
+from deepfreeze.frameworks.tensorflow.variables import tf_variable
+from deepfreeze.state.keras_objects import variable_name
 from tests.support import h5, kerases
 
 pytestmark = pytest.mark.tensorflow

@@ -128,7 +128,7 @@ def test_the_op_reads_tensorflow_s_own_buffer(keras, tmp_path):
     """Captured while TensorFlow holds it: the op is given the variable's address, not a copy's."""
     import tensorflow as tf
 
-    from deepfreeze.frameworks.framework import Piece
+    from deepfreeze.frameworks.state_capture import Piece
     from deepfreeze.frameworks.tensorflow import engine_buffers
 
     assert engine_buffers.reason_against() is None

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 import deepfreeze
-from deepfreeze.state.keras_objects import tf_variable
+from deepfreeze.frameworks.tensorflow.variables import tf_variable
 from tests.support import trainings
 
 SIZE = (1 << 29) + 1_000_003  # of float32: 2 GiB and 4 MB

@@ -5,7 +5,7 @@ import math
 from hypothesis import strategies as st
 
 from deepfreeze.plan.checkfreq import Profile, algorithm_1
-from deepfreeze.plan.policy import NEVER
+from deepfreeze.plan.never import NEVER
 from tests.support.properties import holds
 
 seconds = st.floats(1e-4, 100)

@@ -14,7 +14,7 @@ from tests.support.threads import run
 
 
 def variable(name, *shape, dtype="float32"):
-    return types.SimpleNamespace(path=name, value=types.SimpleNamespace(shape=shape, dtype=np.dtype(dtype)))
+    return types.SimpleNamespace(path=name, shape=shape, dtype=np.dtype(dtype))
 
 
 class Sgd:

@@ -14,7 +14,8 @@ import tf_keras
 from safetensors.numpy import load_file
 
 import deepfreeze
-from deepfreeze.state.keras_objects import tf_variable, variable_name
+from deepfreeze.frameworks.tensorflow.variables import tf_variable
+from deepfreeze.state.keras_objects import variable_name
 from tests.support import files, kerases
 
 pytestmark = pytest.mark.tensorflow

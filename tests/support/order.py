@@ -18,7 +18,8 @@ from deepfreeze.freeze.saver import Saver
 from deepfreeze.plan.comparisons import Comparisons
 from deepfreeze.plan.epoch_ends import EpochEnds
 from deepfreeze.plan.job_end import JobEnd
-from deepfreeze.plan.policy import NEVER, LearningPolicy
+from deepfreeze.plan.never import NEVER
+from deepfreeze.plan.policy import LearningPolicy
 from deepfreeze.plan.schedule import Schedule
 from deepfreeze.ranks.agreement import Agreement
 from deepfreeze.retention.keeper import Keeper

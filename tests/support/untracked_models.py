@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from deepfreeze.frameworks.tensorflow.variables import tf_variable
 from deepfreeze.state import keras_objects
-from deepfreeze.state.keras_objects import tf_variable
 from tests.support import kerases
 
 FEATURES = 6

@@ -10,7 +10,7 @@ import tensorflow as tf
 import tf_keras
 
 import deepfreeze
-from deepfreeze.state.keras_objects import tf_variable
+from deepfreeze.frameworks.tensorflow.variables import tf_variable
 from deepfreeze.store import stores
 from deepfreeze.store.run import Run
 from deepfreeze.thaw import extents

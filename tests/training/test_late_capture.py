@@ -13,8 +13,8 @@ import tensorflow as tf
 
 import deepfreeze
 from deepfreeze.frameworks.tensorflow.late_capture import LateCapture
+from deepfreeze.frameworks.tensorflow.variables import tf_variable
 from deepfreeze.plan.schedule import Schedule
-from deepfreeze.state.keras_objects import tf_variable
 from tests.support import h5, hand_made, inputs, kerases, late, later_models, optimizers, trainings
 
 pytestmark = pytest.mark.tensorflow

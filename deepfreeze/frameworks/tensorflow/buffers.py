@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from deepfreeze.frameworks.framework import CapturedState, EngineMemory, Piece
+from deepfreeze.frameworks.state_capture import CapturedState, EngineMemory, Piece
 
 
 class Buffers(Protocol):

@@ -14,17 +14,18 @@ import tensorflow as tf
 import veloc_bindings
 from deepfreeze.errors import EngineError, UnsupportedError
 from deepfreeze.format.tensors import PER_RANK, RANK_LOCAL, REPLICATED
-from deepfreeze.frameworks.framework import CapturedState, EngineMemory, Piece
+from deepfreeze.frameworks.state_capture import CapturedState, EngineMemory, Piece
 from deepfreeze.frameworks.tensorflow.buffers import Buffers
 from deepfreeze.frameworks.tensorflow.capture_groups import Flag, Group
 from deepfreeze.frameworks.tensorflow.graph_buffers import as_bytes
 from deepfreeze.frameworks.tensorflow.hooks import Patch
 from deepfreeze.frameworks.tensorflow.late_capture import LateCapture
+from deepfreeze.frameworks.tensorflow.variables import tf_variable
 from deepfreeze.frameworks.tensorflow.written_variables import READS, written_by
 from deepfreeze.plan.capture_plan import CapturePlan, Point, neighbours
 from deepfreeze.plan.late_groups import UPDATE
 from deepfreeze.state import untracked
-from deepfreeze.state.keras_objects import optimizers, tf_variable
+from deepfreeze.state.keras_objects import optimizers
 from deepfreeze.state.training_state import METRIC, StateTensor, TrainingState
 
 
@@ -38,7 +39,7 @@ class Range(NamedTuple):
 
 class TensorFlowCapture:
     """The captures of one model on one rank. From construction to ``close`` the model's train function has the capture ops. Implements
-    ``frameworks.framework.StateCapture``; ``state``: the captured training state."""
+    ``frameworks.state_capture.StateCapture``; ``state``: the captured training state."""
 
     def __init__(
         self,
@@ -291,11 +292,7 @@ class TensorFlowCapture:
         """The planned groups that are captured from this point of the step on."""
         # In the order of the updates: back-propagation ends with the first layer, and the slots are updated with their weights.
         tensors = [*self.state.of_role(REPLICATED)[::-1], *self.state.of_role(RANK_LOCAL, PER_RANK)]
-        own = [
-            tensor
-            for tensor in tensors
-            if tensor.spec.role == PER_RANK or (self._rank == 0 and tensor.spec.role == RANK_LOCAL)
-        ]
+        own = self.state.whole_on(self._rank)
         mine: dict[int, list[Piece]] = {}
         for tensor, start, stop in [*self._ranges, *(Range(tensor, 0, tensor.spec.nbytes) for tensor in own)]:
             variable = tf_variable(tensor.variable)

@@ -21,7 +21,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from deepfreeze.frameworks.framework import Piece
+from deepfreeze.frameworks.state_capture import Piece
 from deepfreeze.frameworks.tensorflow import counters
 from deepfreeze.frameworks.tensorflow.buffers import Buffers
 from deepfreeze.frameworks.tensorflow.own_variables import own_variable

@@ -11,12 +11,13 @@ from deepfreeze.events.messages import to_logger
 from deepfreeze.frameworks.keras_hooks import Hooks
 from deepfreeze.frameworks.tensorflow.first_trace import FirstTrace, begins_with_trace, in_own_thread
 from deepfreeze.frameworks.tensorflow.hooks import make_anew
+from deepfreeze.frameworks.tensorflow.variables import tf_variable
 from deepfreeze.ranks.same_model import require_same_model
 from deepfreeze.ranks.wait import Patience
 from deepfreeze.ranks.world import HorovodWorld, each
 from deepfreeze.state.applied import is_seen
-from deepfreeze.state.derived_state import PREDICT, TEST, DerivedState, objects_of
-from deepfreeze.state.keras_objects import build_optimizer, optimizers, tf_variable
+from deepfreeze.state.derived_state import PREDICT, TEST, DerivedState
+from deepfreeze.state.keras_objects import build_optimizer, optimizers
 from deepfreeze.state.supported import require_supported
 from deepfreeze.state.training_state import COUNT, SLOT, STATISTIC, WEIGHT, TrainingState
 
@@ -104,7 +105,7 @@ class BroadcastState(Hooks):
         require_same_model(world, state.description(), named=True)
         # Without metrics: they begin anew, and their variables may exist on one rank and not yet on another.
         variables = [tensor.variable for tensor in state.of_kind(WEIGHT, SLOT, COUNT, STATISTIC)]
-        derived = each(world, lambda: DerivedState(objects_of(self.model)))
+        derived = each(world, lambda: DerivedState(self.model))
         before = derived.values()
         hvd.broadcast_variables([tf_variable(variable) for variable in variables], self._root)
         if derived.values() != before and derived.load(variables, True, f"the state of rank {self._root}"):

@@ -19,9 +19,10 @@ import tensorflow as tf
 
 from deepfreeze.errors import UnsupportedError
 from deepfreeze.frameworks.tensorflow.hooks import Hook, apply_of, being_traced, make_anew, noting
+from deepfreeze.frameworks.tensorflow.variables import tf_variable
 from deepfreeze.process_state import PROCESS
 from deepfreeze.state import applied, private_api
-from deepfreeze.state.keras_objects import is_built, optimizer_variables, optimizers, tf_variable
+from deepfreeze.state.keras_objects import is_built, optimizer_variables, optimizers
 from deepfreeze.state.shadow import shadowed
 from deepfreeze.state.unbuilt import (
     INPUT_SHAPE,

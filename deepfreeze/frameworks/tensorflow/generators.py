@@ -17,7 +17,7 @@ _SEED = "tensorflow_seed"
 
 
 class ProcessGenerators:
-    """The global generators of this process. Implements ``state.attachments.Generators``."""
+    """The global generators of this process. Implements ``frameworks.framework.Generators``."""
 
     def states(self) -> dict[str, Any]:
         """See ``Generators``. The keys: "python", "numpy", and "tensorflow", "keras" and "tensorflow_seed" if these exist."""

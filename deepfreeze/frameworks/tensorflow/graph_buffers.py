@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 
-from deepfreeze.frameworks.framework import CapturedState, Piece
+from deepfreeze.frameworks.state_capture import CapturedState, Piece
 from deepfreeze.frameworks.tensorflow.own_variables import own_variable
 
 

@@ -9,7 +9,8 @@ import tensorflow as tf
 
 from deepfreeze.errors import UnsupportedError
 from deepfreeze.frameworks.tensorflow.first_trace import lines_to_build
-from deepfreeze.state.keras_objects import optimizers, tf_variable
+from deepfreeze.frameworks.tensorflow.variables import tf_variable
+from deepfreeze.state.keras_objects import optimizers
 from deepfreeze.state.supported import require_fixed_world, require_supported
 from deepfreeze.state.training_state import TrainingState
 from deepfreeze.state.unbuilt import placeholders

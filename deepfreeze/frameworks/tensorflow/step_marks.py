@@ -22,10 +22,10 @@ import veloc_bindings
 from deepfreeze.format.tensors import REPLICATED
 from deepfreeze.frameworks.tensorflow.hooks import TracedAnew, apply_of
 from deepfreeze.frameworks.tensorflow.own_variables import own_variable
+from deepfreeze.frameworks.tensorflow.variables import tf_variable
 from deepfreeze.frameworks.tensorflow.written_variables import READS, writes
 from deepfreeze.plan.step import marks
 from deepfreeze.plan.step.marks import MarkPlace
-from deepfreeze.state.keras_objects import tf_variable
 from deepfreeze.state.training_state import StateTensor
 
 # Of the marks between the first one and the last one: how many are for each phase. An update has two.

@@ -12,8 +12,8 @@ import tensorflow as tf
 
 from deepfreeze.errors import UnsupportedError
 from deepfreeze.frameworks.tensorflow import counters
+from deepfreeze.frameworks.tensorflow.variables import tf_variable
 from deepfreeze.state import private_api
-from deepfreeze.state.keras_objects import tf_variable
 
 # In place of a step while gradients are being accumulated: no step to capture is equal to it.
 _PENDING = -2

@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from deepfreeze.format.tensors import BFLOAT16, TensorSpec
 from deepfreeze.frameworks.memory import LARGE, PAGE, Room, ask_for_huge_pages, numpy_room
-from deepfreeze.state.keras_objects import tf_variable
+from deepfreeze.frameworks.tensorflow.variables import tf_variable
 
 # Elements of a tensor that is made as one dimension, with room for a page: the op's shapes are of int32.
 _MOST = 2**31 - 1 - PAGE

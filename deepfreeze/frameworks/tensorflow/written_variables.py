@@ -10,8 +10,9 @@ import tensorflow as tf
 from deepfreeze.format.tensors import DTYPES
 from deepfreeze.frameworks.tensorflow.capture_groups import CAPTURE
 from deepfreeze.frameworks.tensorflow.own_variables import is_own
+from deepfreeze.frameworks.tensorflow.variables import tf_variable
 from deepfreeze.state import private_api
-from deepfreeze.state.keras_objects import optimizers, tf_variable
+from deepfreeze.state.keras_objects import optimizers
 from deepfreeze.state.reachable import reachable
 from deepfreeze.state.training_state import TrainingState
 

@@ -1,5 +1,5 @@
 """The part for ``save_config=``: the model's configuration is kept in the run as ``configs/ATTEMPT.json``, so that a checkpoint can be
-exported as a .keras file. Imports TensorFlow."""
+exported as a .keras file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The part for a policy that wants to know where epochs end. Imports TensorFlow."""
+"""The part for a policy that wants to know where epochs end."""
 
 from __future__ import annotations
 

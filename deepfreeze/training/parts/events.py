@@ -1,4 +1,4 @@
-"""The part that notes what happens to steps. Imports TensorFlow."""
+"""The part that notes what happens to steps."""
 
 from __future__ import annotations
 

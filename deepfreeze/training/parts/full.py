@@ -1,7 +1,7 @@
 """The part for ``Engine(when_full=)``: when a checkpoint is due and there is no room for it, training skips it, or gives another one up.
 
 All ranks must do the same: a step is a checkpoint only if it has the records of all ranks. So they agree one execution ahead, by the
-control word. Imports TensorFlow."""
+control word."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The part for ``data=`` that knows which executions a ``fit`` has taken in: an exception may end the ``fit``. Imports TensorFlow."""
+"""The part for ``data=`` that knows which executions a ``fit`` has taken in: an exception may end the ``fit``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The part for ``ends_at=``: the last checkpoint is committed before the scheduler ends the job. Imports TensorFlow."""
+"""The part for ``ends_at=``: the last checkpoint is committed before the scheduler ends the job."""
 
 from __future__ import annotations
 

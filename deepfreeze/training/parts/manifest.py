@@ -1,4 +1,4 @@
-"""The part for what each checkpoint's manifest has: the position in the ``fit``, metrics, the user's facts. Imports TensorFlow."""
+"""The part for what each checkpoint's manifest has: the position in the ``fit``, metrics, the user's facts."""
 
 from __future__ import annotations
 

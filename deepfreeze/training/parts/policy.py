@@ -1,5 +1,4 @@
-"""The part for a policy that learns: it is told of each execution, wishes, and is told of what the ranks have agreed on.
-Imports TensorFlow."""
+"""The part for a policy that learns: it is told of each execution, wishes, and is told of what the ranks have agreed on."""
 
 from __future__ import annotations
 
@@ -15,8 +14,9 @@ from deepfreeze.freeze.agreed_structure import AgreedStructure
 from deepfreeze.freeze.saver import Saver
 from deepfreeze.freeze.settings import SaverSettings
 from deepfreeze.plan.auto_section import Conditions, Decided
+from deepfreeze.plan.never import NEVER
 from deepfreeze.plan.observation import Observation, Progressed
-from deepfreeze.plan.policy import NEVER, LearningPolicy, PlannedPolicy, Reason, TuningPolicy, Wish, parts
+from deepfreeze.plan.policy import LearningPolicy, PlannedPolicy, Reason, TuningPolicy, Wish, parts
 from deepfreeze.plan.schedule import Execution, Schedule
 from deepfreeze.ranks.world import each
 from deepfreeze.training.begun import Begun

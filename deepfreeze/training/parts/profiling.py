@@ -1,4 +1,4 @@
-"""The profile of a training's step, and the plan that follows from it (``Capture(profile=True)``). Imports TensorFlow.
+"""The profile of a training's step, and the plan that follows from it (``Capture(profile=True)``).
 
 Marks are in the train function until three checkpoints were captured and 30 more steps are done. Then the ranks agree on one profile, which
 has every window and rate of the slowest rank. Rank 0 has it planned (``step_planner``). Training goes on as before: it does not act on the
@@ -14,7 +14,8 @@ from dataclasses import replace
 import numpy as np
 
 from deepfreeze.format.tensors import REPLICATED
-from deepfreeze.frameworks.tensorflow.step_marks import MarkedStep
+from deepfreeze.frameworks import table
+from deepfreeze.frameworks.framework import StepMarks
 from deepfreeze.freeze.agreed_structure import AgreedStructure
 from deepfreeze.freeze.saver import Saver
 from deepfreeze.plan.schedule import Schedule
@@ -23,7 +24,6 @@ from deepfreeze.plan.step.marks import MarkNotes, MarkPlace
 from deepfreeze.plan.step.parts import joined
 from deepfreeze.plan.step.profile import StepProfile
 from deepfreeze.ranks.world import each
-from deepfreeze.state.keras_objects import tf_variable
 from deepfreeze.state.training_state import StateTensor
 from deepfreeze.training.begun import Begun
 from deepfreeze.training.installation import Installation
@@ -47,7 +47,7 @@ class StepProfiling(Part):
         self._saver: Saver | None = None
         self._structure = ""  # the digest of it
         self._warm = 0
-        self._marked: MarkedStep | None = None
+        self._marked: StepMarks | None = None
         self._steps: list[list[StepMark]] = []
         self._captured: list[int] = []  # marked steps that were captured
         self._over = False
@@ -68,6 +68,7 @@ class StepProfiling(Part):
         """The reason why a step of captures in the train function can't be profiled, "" for none."""
         steps, batches = self._fitting.steps_per_execution, self._open_run.steps.batches_per_step
         reasons = (
+            (not table.of(self._model).capabilities.marks, "its framework has no marks for a step"),
             (steps > 1, f"an execution has {steps} steps (steps_per_execution)"),
             (getattr(self._model, "run_eagerly", False), "it runs eagerly"),
             (batches > 1, f"an update takes {batches} batches (gradient accumulation)"),
@@ -100,7 +101,8 @@ class StepProfiling(Part):
                 tensors = [tensor for tensor, _ in self._tensors()]
 
                 def mark() -> None:
-                    self._marked = MarkedStep(self._model, self._options.optimizer or self._model.optimizer, tensors)
+                    optimizer = self._options.optimizer or self._model.optimizer
+                    self._marked = table.of(self._model).marked_step(self._model, optimizer, tensors)
                     saver.watch(self._marked.area)
 
                 each(self._open_run.attempt.world, mark)
@@ -132,7 +134,7 @@ class StepProfiling(Part):
         mine: Counter[int] = Counter()
         for piece in capture.pieces:
             mine[id(piece.variable)] += piece.nbytes
-        return [(tensor, mine[id(tf_variable(tensor.variable))]) for tensor in capture.state.tensors]
+        return [(tensor, mine[id(capture.state.key(tensor.variable))]) for tensor in capture.state.tensors]
 
     def _finish(self, saver: Saver) -> None:
         """Collective. Makes the profile, which rank 0 has planned."""

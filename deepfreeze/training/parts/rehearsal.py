@@ -1,5 +1,4 @@
-"""The part for a rehearsal, which the environment asks for: ``deepfreeze resume-check`` and ``deepfreeze tune`` start programs so.
-Imports TensorFlow."""
+"""The part for a rehearsal, which the environment asks for: ``deepfreeze resume-check`` and ``deepfreeze tune`` start programs so."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The part for ``Replicas``: the ranks' weights are compared when training begins, and at checkpoints. Imports TensorFlow."""
+"""The part for ``Replicas``: the ranks' weights are compared when training begins, and at checkpoints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The part for ``keep=``: which committed checkpoints stay, and which are removed. Imports TensorFlow."""
+"""The part for ``keep=``: which committed checkpoints stay, and which are removed."""
 
 from __future__ import annotations
 

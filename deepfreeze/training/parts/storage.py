@@ -1,4 +1,4 @@
-"""The part for ``storage=``: the run takes no more bytes than it may. Imports TensorFlow."""
+"""The part for ``storage=``: the run takes no more bytes than it may."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which parts a training has, and in which order they are called. Imports TensorFlow."""
+"""Which parts a training has, and in which order they are called."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The train function of a model during one ``fit``, which a callback may have made anew. Imports TensorFlow.
+"""The train function of a model during one ``fit``, which a callback may have made anew.
 
 A function that is traced goes on with the optimizer that the model had when it was traced. So another ``model.optimizer`` alone changes
 nothing. ``compile`` alone leaves the model without a function, and Keras ends the ``fit`` with a TypeError. A function that is made anew

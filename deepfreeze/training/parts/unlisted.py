@@ -1,6 +1,5 @@
 """The variables that the step of a training writes and the model does not list: all of them are saved, and get their values back, or the
-user hears which are not.
-Imports TensorFlow."""
+user hears which are not."""
 
 from __future__ import annotations
 
@@ -8,8 +7,8 @@ from typing import Any
 
 from deepfreeze.errors import StructureError
 from deepfreeze.format.tensors import REPLICATED, TensorSpec
-from deepfreeze.frameworks.tensorflow.capture import TensorFlowCapture
-from deepfreeze.frameworks.tensorflow.written_variables import unlisted
+from deepfreeze.frameworks import table
+from deepfreeze.frameworks.state_capture import StateCapture
 from deepfreeze.ranks.world import each
 from deepfreeze.state import private_api
 from deepfreeze.state.training_state import TrainingState
@@ -41,14 +40,14 @@ class Unlisted(Part):
             capture.traced = _traced
         return True
 
-    def _first_execution_ended(self, capture: TensorFlowCapture) -> None:
+    def _first_execution_ended(self, capture: StateCapture[TrainingState]) -> None:
         """Rank 0 warns of what is not saved, and of what was not restored."""
         capture.traced = _nothing
         left = awaited.forget(capture.state.model)
         if self._world.rank == 0:
             self._tell(capture, left)
 
-    def _tell(self, capture: TensorFlowCapture, left: list[TensorSpec]) -> None:
+    def _tell(self, capture: StateCapture[TrainingState], left: list[TensorSpec]) -> None:
         """``left``: what waited in vain."""
         if left:
             self._warn(
@@ -61,7 +60,7 @@ class Unlisted(Part):
                 "checkpoint begins with the values that the program gives. If these are numbers, make each a weight of a layer: "
                 "self.name = self.add_weight(shape=(), trainable=False)"
             )
-        names = [] if capture.asked else unlisted(capture.state)
+        names = [] if capture.asked else table.of(self._model).unlisted(capture.state)
         if names:
             why = self._against or "this TensorFlow does not tell what a step writes"
             self._warn(
