@@ -21,6 +21,8 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.measured_on import machine
+
 SECONDS = 30.0  # of measuring; the noise of a shared machine comes and goes within seconds
 COPIED, WRITTEN = 256 << 20, 32 << 20  # bytes; more than caches hold
 # A machine is busier than before if its slow samples take that much longer, or if others take that many cores more.
@@ -151,8 +153,6 @@ def main(argv: Sequence[str] | None = None) -> None:
         args.json.parent.mkdir(parents=True, exist_ok=True)
         args.json.write_text(json.dumps(dataclasses.asdict(now)) + "\n")
     if args.replaces:
-        from benchmarks.report import machine  # which imports this module
-
         check(now, [path for path in args.replaces if path.exists()], machine())
 
 

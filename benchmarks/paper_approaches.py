@@ -186,7 +186,7 @@ class Timed(deepfreeze.Checkpoint):
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """What it always does, with the level and the clock of this step."""
         session = self._training._session
-        step = session._open_run.steps.now()
+        step = session._steps.now()
         if step in self._levels:
             saver = session.saver
             saver._settings = replace(saver._settings, wait_for=self._levels[step])

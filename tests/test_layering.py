@@ -368,8 +368,7 @@ def test_a_constructor_of_a_training_takes_little_and_makes_all():
         else:
             assert parameters <= MOST_PARAMETERS, f"{where} has {parameters} parameters"
         late = {attribute for method in methods.values() for attribute in attributes_set(method) - made}
-        # ModelStart sets what the constructor of Start has made.
-        assert not late or owner.name == "ModelStart", f"{where} makes {sorted(late)} outside of its constructor"
+        assert not late, f"{where} makes {sorted(late)} outside of its constructor"
     assert set(classes.values()) == {1}, "each record is a class of its own"
 
 

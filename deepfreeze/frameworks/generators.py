@@ -11,13 +11,13 @@ from deepfreeze.frameworks.framework import Generators
 
 
 class ModelGenerators:
-    """The generators of the framework of one model, and of another model's later. Implements ``framework.Generators``. ``begin`` comes
-    before the other methods."""
+    """The generators of the framework of one model, and of another model's later. Implements ``framework.Generators``. ``take_from``
+    comes before the other methods."""
 
     def __init__(self) -> None:
         self._generators: Generators | None = None
 
-    def begin(self, model: Any, where: str) -> None:
+    def take_from(self, model: Any, where: str) -> None:
         """Takes the generators of the model's framework. Called before a run is opened for ``model``. ``UnsupportedError`` as of
         ``table.of``."""
         self._generators = table.of(model, where).generators()

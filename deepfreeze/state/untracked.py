@@ -11,7 +11,7 @@ Uses Keras objects, imports neither Keras nor TensorFlow.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from deepfreeze.errors import UnsupportedError
@@ -29,8 +29,7 @@ def trained(model: Any) -> list[Any]:
     known = {id(one) for one in [*model.trainable_variables, *model.variables]}
     found: list[Any] = []
     of_model = optimizers(model).values()
-    chains = [_chain(optimizer) for optimizer in of_model]
-    lists = [private_api.trained_variables(one) for chain in chains for one in chain]
+    lists = [private_api.trained_variables(one) for optimizer in of_model for one in _chain(optimizer)]
     for variable in [one for variables in lists for one in variables] + _applied(model):
         if id(variable) not in known:
             known.add(id(variable))
@@ -96,10 +95,8 @@ def _applied(model: Any) -> list[Any]:
     return [variable for _, variables in applied.all_applied(model) for variable in variables]
 
 
-def _chain(optimizer: Any) -> list[Any]:
+def _chain(optimizer: Any) -> Iterator[Any]:
     """An optimizer, and those inside of it: a LossScaleOptimizer has one."""
-    found = []
     while optimizer is not None:
-        found.append(optimizer)
+        yield optimizer
         optimizer = getattr(optimizer, "inner_optimizer", None)
-    return found

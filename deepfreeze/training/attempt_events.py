@@ -29,7 +29,7 @@ _LISTENERS_SECONDS = 5.0
 @dataclass(frozen=True)
 class Beginning:
     """The time at which a job's start began, as ``Event.t`` and ``Event.m``. The events of the start itself are kept from then on, until
-    ``begin`` knows the file that they belong to."""
+    ``announce`` knows the file that they belong to."""
 
     t: int
     m: float
@@ -41,7 +41,7 @@ class Beginning:
         return cls(time.time_ns(), time.monotonic())
 
 
-def begin(
+def announce(
     events: Events,
     beginning: Beginning,
     open_run: OpenRun,

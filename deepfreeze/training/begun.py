@@ -11,6 +11,7 @@ from deepfreeze.plan.policy import Policy
 from deepfreeze.ranks.agreement import Agreement
 from deepfreeze.ranks.world import World
 from deepfreeze.retention.storage import Storage
+from deepfreeze.training.counted_model import CountedModel
 from deepfreeze.training.open_run import OpenRun
 from deepfreeze.training.options import Options
 
@@ -19,11 +20,13 @@ from deepfreeze.training.options import Options
 class Fitting:
     """How a model is trained.
 
+    - ``counted``: the model, and the count of its steps.
     - ``position``: of the ``fit``, None in a loop.
     - ``against``: the reason why captures are taken between two executions and not in the train function, "" for none.
     - ``steps_per_execution``: how many batches one execution runs."""
 
     model: Any
+    counted: CountedModel
     position: FitPosition | None
     against: str
     steps_per_execution: int
@@ -49,6 +52,11 @@ class Begun:
     def position(self) -> FitPosition | None:
         """The position of the ``fit``, None in a loop."""
         return self.fitting.position
+
+    @property
+    def counted(self) -> CountedModel:
+        """The model, and the count of its steps."""
+        return self.fitting.counted
 
     @property
     def world(self) -> World:

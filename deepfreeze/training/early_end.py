@@ -18,7 +18,7 @@ class EarlyEnd:
 
     def __init__(self, begun: Begun, saves: Saves, failures: Failures, attachments: Attachments) -> None:
         self.stopped, self.later = False, 0
-        self._steps, self._position = begun.open_run.steps, begun.position
+        self._steps, self._position = begun.counted.steps, begun.position
         self._agreement, self._events = begun.agreement, begun.events
         self._saves, self._failures = saves, failures
         self._inside = EPOCH in attachments.of_epochs  # the next start goes on inside of an epoch

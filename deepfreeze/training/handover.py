@@ -37,6 +37,7 @@ class Handover:
     ) -> None:
         self.saver: Saver | None = None
         self._open_run, self._options, self._events = begun.open_run, begun.options, begun.events
+        self._steps = begun.counted.steps
         self._notes, self._storage = begun.events.notes, begun.storage
         self._installation, self._attachments, self._failures = installation, attachments, failures
         self._parts = parts
@@ -60,7 +61,7 @@ class Handover:
         self._settle()
         attached = 0
         if self._attachments:
-            step = self._open_run.steps.now()
+            step = self._steps.now()
             attached = worlds.each(world, lambda: self._attachments.check(step))
         agreed = installation.agreed
         if agreed is None:

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from deepfreeze.format.position import Position
+from deepfreeze.frameworks.framework import StepCounter
 from deepfreeze.notices import Notify
 from deepfreeze.plan.fit_position import FitPosition
 from deepfreeze.state.callbacks.states import CallbackStates
 from deepfreeze.training.fits import Fits
 from deepfreeze.training.input_position import InputPosition
-from deepfreeze.training.open_run import OpenRun
 from deepfreeze.training.start import Start
 
 
@@ -21,12 +21,12 @@ class _Executions:
     """Counts what one ``fit`` has executed, and so knows of an execution that was over when the exception came, and of which Keras has told
     no callback: an exception of another thread, or a signal, waits for the end of the train function."""
 
-    def __init__(self, open_run: OpenRun, position: FitPosition, batches: int) -> None:
+    def __init__(self, steps: StepCounter, position: FitPosition, batches: int) -> None:
         """``position``: of the ``fit``, which begins; ``batches``: in one execution of the train function."""
-        self.position, self._batches, self._steps = position, batches, open_run.steps
+        self.position, self._batches, self.steps = position, batches, steps
         self._told = self._begun = position.trained
-        self._step = self._steps.now()
-        self._before = self._steps.batches_now() - position.trained
+        self._step = self.steps.now()
+        self._before = self.steps.batches_now() - position.trained
 
     def executed(self, step: int) -> None:
         """Keras has told of an execution, which ended at ``step``."""
@@ -35,11 +35,11 @@ class _Executions:
     def catch_up(self) -> bool:
         """The ``fit`` has ended. Moves the position behind an execution of which Keras has not told. Returns False if the program has set
         the count of steps since: the position is not that of the model's values then."""
-        if self._steps.batches_per_step > 1:
-            missed = self._steps.batches_now() - self._before - self.position.trained
+        if self.steps.batches_per_step > 1:
+            missed = self.steps.batches_now() - self._before - self.position.trained
         elif self.position.trained == self._told:
             # An update that a loss scale has skipped is not noticed. It has changed no weight, so its batch may come again.
-            missed = self._steps.now() - self._step
+            missed = self.steps.now() - self._step
         else:
             missed = 0  # the exception came while the callback heard of the execution
         if missed > 0:
@@ -72,22 +72,22 @@ class InterruptedFit:
         self._executions: _Executions | None = None  # of the ``fit`` under way
         self._place: _Place | None = None
 
-    def begin(self, open_run: OpenRun, position: FitPosition | None, batches: int) -> None:
+    def begin(self, steps: StepCounter, position: FitPosition | None, batches: int) -> None:
         """A ``fit`` begins at ``position``, with so many ``batches`` in one execution; None: a loop."""
-        self._executions = None if position is None else _Executions(open_run, position, batches)
+        self._executions = None if position is None else _Executions(steps, position, batches)
 
     def executed(self, step: int) -> None:
         """Keras has told of an execution, which ended at ``step``."""
         if self._executions is not None:
             self._executions.executed(step)
 
-    def closes(self, open_run: OpenRun) -> None:
-        """The run is about to be closed, whatever has ended the ``fit``."""
+    def closes(self, finished: bool) -> None:
+        """The run is about to be closed. ``finished``: the ``fit`` has come to its end."""
         executions, self._executions = self._executions, None
-        if executions is None or open_run.finished or self._data.data is None:
+        if executions is None or finished or self._data.data is None:
             return
         if executions.catch_up() and executions.any:
-            step = open_run.steps.now()
+            step = executions.steps.now()
             states = {**self._data.states(), **self._callbacks.states(step)}
             self._place = _Place(step, executions.position.at(0, 1), states)
 

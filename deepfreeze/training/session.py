@@ -31,7 +31,8 @@ class Session:
     ) -> None:
         """Collective. ``begun``: whose agreement is connected to the installation; ``saved``: the model's steps that are saved already, to
         which the session adds its own. Raises the errors of ``Saver`` if the installation has served another session before."""
-        self._open_run, self._count, self._installation = begun.open_run, begun.open_run.counted, installation
+        self._world, self._installation = begun.world, installation
+        self._steps, self._count = begun.counted.steps, begun.counted.count
         self._agreement, self._position = begun.agreement, begun.position
         self._options, self._attachments = begun.options, attachments
         self._failures = Failures(begun, parts)
@@ -56,7 +57,7 @@ class Session:
         """The saver. It is opened when all of the model's variables exist: in the constructor if an earlier session of the model has left
         its installation, else here, after the first execution. Collective when it is opened."""
         if self._hands.saver is None:
-            worlds.each(self._open_run.attempt.world, self._installation.first_execution_ended)
+            worlds.each(self._world, self._installation.first_execution_ended)
         return self._hands.saver or self._saves.open()
 
     def executed(self) -> bool:
@@ -149,7 +150,7 @@ class Session:
     def callbacks_have_ended_epoch(self) -> None:
         """To be called at the begin of the next epoch, on every rank: hands over the epoch's last step if it was held. ``end`` does so
         too."""
-        self._attachments.callbacks.epoch_ended(self._open_run.steps.now())
+        self._attachments.callbacks.epoch_ended(self._steps.now())
         if self._hands.holds:
             self._saves.release(epoch_open=False)
             self._hands.reserve_late()
@@ -171,7 +172,7 @@ class Session:
             self._parts.ends_without_steps()
             return
         self.save_last()
-        self._attachments.callbacks.epoch_ended(self._open_run.steps.now())
+        self._attachments.callbacks.epoch_ended(self._steps.now())
         self._saves.release(epoch_open=False)
         self._saves.drain()
         if self._early_end.later and not self.stopped:
@@ -183,7 +184,7 @@ class Session:
     def measured(self, values: Mapping[str, Any], step: int | None = None, epoch: int | None = None) -> None:
         """Gives metrics to the parts. ``step``: at which they were taken, None for the present one; ``epoch``: the number of epochs done,
         at the end of one."""
-        step = self._open_run.steps.now() if step is None else step
+        step = self._steps.now() if step is None else step
         self._parts.measured(values, step, epoch)
 
     @property

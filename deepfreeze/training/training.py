@@ -1,6 +1,6 @@
 """The training of a model with checkpoints, as the Keras callback and the hand-written loop use it.
 
-``Training`` calls three modules, in this order: ``model_start`` takes the run and restores the model, ``installation`` puts the captures
+``Training`` calls three modules, in this order: ``start`` takes the run and restores the model, ``installation`` puts the captures
 into the model, ``session`` saves.
 """
 
@@ -18,6 +18,7 @@ from deepfreeze.events.events import Events, Listener
 from deepfreeze.events.messages import Messages
 from deepfreeze.events.stats import Newest, Stats
 from deepfreeze.frameworks import table as frameworks
+from deepfreeze.frameworks.framework import StepCounter
 from deepfreeze.frameworks.generators import ModelGenerators
 from deepfreeze.freeze.described import Described
 from deepfreeze.notices import unheard
@@ -35,6 +36,7 @@ from deepfreeze.state.attachments import Attachments
 from deepfreeze.state.training_state import TrainingState
 from deepfreeze.training import advice, attempt_events, other_models
 from deepfreeze.training.begun import Begun, Fitting
+from deepfreeze.training.counted_model import CountedModel
 from deepfreeze.training.epoch_callbacks import EpochCallbacks
 from deepfreeze.training.fits import Fits
 from deepfreeze.training.hold import Hold
@@ -43,7 +45,7 @@ from deepfreeze.training.installation import Installation
 from deepfreeze.training.installing import install
 from deepfreeze.training.interrupted import InterruptedFit
 from deepfreeze.training.job_ends import JobEnds
-from deepfreeze.training.model_start import ModelStart
+from deepfreeze.training.model_values import ModelValues
 from deepfreeze.training.open_run import OpenRun
 from deepfreeze.training.options import Options
 from deepfreeze.training.parts import table
@@ -53,6 +55,7 @@ from deepfreeze.training.prepared import prepared, waits_for_fit
 from deepfreeze.training.replica_checks import LastChecks
 from deepfreeze.training.run_path import RunPath
 from deepfreeze.training.session import Session
+from deepfreeze.training.start import Start
 
 
 class Training:
@@ -84,6 +87,7 @@ class Training:
         self._generators = ModelGenerators() if options.rng == "all" else None
         self._attachments = Attachments({**(options.extra or {}), **self._input.attachments}, self._generators)
         self._open_run: OpenRun | None = None
+        self._counted: CountedModel | None = None  # the model for which the run is open
         self._session: Session | None = None
         self._finalizer: weakref.finalize | None = None
         self._trained: Callable[[], Any] = lambda: None
@@ -110,10 +114,10 @@ class Training:
     def open(self, model: Any) -> int:
         """Takes the run's lock, commits or clears the checkpoints that a dead job left unfinished, and restores ``model``. Returns the
         step to go on from (0 in a fresh run). A model that was trained here before keeps its values, and so does a model that was
-        opened here and has made steps since. Raises ``OptionError``, ``UnsupportedError`` and the errors of ``ModelStart.start``."""
+        opened here and has made steps since. Raises ``OptionError``, ``UnsupportedError`` and the errors of ``Start.begin``."""
         self._fits.leave_to_program()
-        open_run, _ = self._open(model)
-        return open_run.attempt.step
+        self._open(model)
+        return self._opened[0].attempt.step
 
     def prepare(self, model: Any, fit: Fit) -> int:
         """Collective. To be called before ``begin`` for a ``model`` that is not built yet. Returns the epoch with which ``fit`` will
@@ -145,7 +149,8 @@ class Training:
             against = "data=, extra= and rng= are read between two executions"
         in_graph = not against
         self._end_interrupted()
-        open_run, state = self._open(model, fit)
+        state = self._open(model, fit)
+        open_run, counted = self._opened
         open_run.begun = True
         self.hold.begin(open_run.attempt.target.run)
         world = open_run.attempt.world
@@ -158,7 +163,7 @@ class Training:
             agreement = Agreement(world, self._last_signals, self._events.notify, signals(self._policy))
             open_run.closing.callback(agreement.close)
             storage = Storage(self._options.storage, agreement, world, self._lasting.keeper, self._events)
-            fitting = Fitting(model, position, against, steps_per_execution)
+            fitting = Fitting(model, counted, position, against, steps_per_execution)
             begun = Begun(open_run, agreement, self._policy, fitting, self._options, self._events, storage)
             parts = table.make(begun, self._lasting)
             notice = functools.partial(self._events.notify if world.rank == 0 else unheard, "info")
@@ -312,23 +317,25 @@ class Training:
             self._finalizer.detach()
             self.hold.end()
         open_run, self._open_run, self._session, self._finalizer = self._open_run, None, None, None
+        self._counted = None
         if open_run is not None:
             with contextlib.closing(open_run):
-                self._interrupted.closes(open_run)
+                self._interrupted.closes(open_run.finished)
 
-    def _open(self, model: Any, fit: Fit | None = None) -> tuple[OpenRun, TrainingState]:
-        """Collective. The run as it is open, if it was opened for ``model`` and the model has made no step since on any rank. Else a new
-        attempt, for ``fit``. And the model's full training state."""
-        before, optimizer = self._open_run, self._optimizer(model)
-        same_model = before is not None and before.is_of(model)
+    def _open(self, model: Any, fit: Fit | None = None) -> TrainingState:
+        """Collective. The run stays open as it is, if it was opened for ``model`` and the model has made no step since on any rank. Else
+        opens it in a new attempt, for ``fit``. Returns the model's full training state."""
+        before, counted = self._open_run, self._counted
+        optimizer = self._optimizer(model)
+        same_model = counted is not None and counted.is_of(model)
         waits = fit is None and not self._loop and waits_for_fit(model, optimizer)
-        if before is not None and before.waits and not waits:
-            if all(before.attempt.world.gather(same_model)):
-                return before, self._complete(before, model)
-        elif before is not None:
-            unchanged = same_model and before.is_as_opened(optimizer)
+        if before is not None and counted is not None:
+            completes = counted.waits and not waits
+            unchanged = same_model and (completes or counted.stands_at(before.attempt.step, optimizer))
             if all(before.attempt.world.gather(unchanged)):
-                return before, TrainingState.of(model, "weights" if before.waits else "full")
+                if completes:
+                    return self._complete(before.attempt, counted, model)
+                return TrainingState.of(model, "weights" if counted.waits else "full")
         again = same_model or self._trained() is model
         self._give_back()
         world = self._world()
@@ -340,7 +347,7 @@ class Training:
         run = self._run.agree(world)
         installation = self._installation()
         if self._generators is not None:
-            self._generators.begin(model, self._who)
+            self._generators.take_from(model, self._who)
         trained = installation.capture.state if again and installation is not None else None
         steps, state = worlds.each(
             world, lambda: prepared(model, optimizer, self._who, world.in_graph, trained, waits, self._loop)
@@ -352,13 +359,16 @@ class Training:
         self.hold.take_over(run, world, self._events, said=self._options.verbose > 0)
         if (rehearsal := self._lasting.rehearsal) is not None:
             worlds.on_rank_0(world, lambda: rehearsal.opens(self._run.own(), self._options.local))
-        attempt = ModelStart.start(
-            run, model, steps, self._attachments, self._options, world, self._events.notify, history, self._who
+        values = self._values(run, model, steps, world)
+        attempt = Start.begin(
+            run, values, world, self._events.notify, self._options.resume, self._options.local, history
         )
         self._history = attempt.history
         # Training goes on from an older step if the user has restored it: the steps after it are then trained, and saved, again.
         self._saved = Newest(step for step in self._saved if again and step <= attempt.step)
-        self._open_run = OpenRun(attempt, model, steps, state, self._who)
+        self._open_run = OpenRun(attempt)
+        self._counted = CountedModel(model, steps, state, attempt.target, self._who)
+        self._open_run.closing.callback(self._counted.ended)
         self.hold.begin(run)
         # Keras does not call ``on_train_end`` if an exception ends training. The run is then closed with this object.
         self._finalizer = weakref.finalize(self, self._open_run.close)
@@ -368,27 +378,37 @@ class Training:
             epochs = (
                 "" if fit is None else self._fits.choose(fit, attempt, self._events.notify, self._callbacks.has_stopped)
             )
-            attempt_events.begin(self._events, beginning, self._open_run, again, self._options, self._stats, epochs)
+            attempt_events.announce(self._events, beginning, self._open_run, again, self._options, self._stats, epochs)
             if self.warning and world.rank == 0:
                 self._events.warn(self.warning, once=self.warning)
             if self._fits.ended and not again:
                 other_models.warn(attempt, model, self._events.warn)
-        return self._open_run, state
+        return state
+
+    @property
+    def _opened(self) -> tuple[OpenRun, CountedModel]:
+        """The run that is open, and its model. To be asked after ``_open``."""
+        assert self._open_run is not None and self._counted is not None
+        return self._open_run, self._counted
 
     def _world(self) -> World:
         return worlds.current(self._options.world, Patience(self._who, self._options.timeout, self._events.notify))
 
-    def _complete(self, open_run: OpenRun, model: Any) -> TrainingState:
+    def _complete(self, attempt: Start, counted: CountedModel, model: Any) -> TrainingState:
         """Collective. The model was opened before it was compiled, or before its optimizers were built. Returns its full training state."""
-        world = open_run.attempt.world
+        world = attempt.world
         with self._closing_on_error():
             steps, state = worlds.each(
                 world, lambda: prepared(model, self._optimizer(model), self._who, world.in_graph)
             )
             assert steps is not None
             require_same_model(world, state.description())
-            open_run.complete(model, steps, state)
+            self._values(attempt.target.run, model, steps, world).complete(attempt)
+            counted.complete(steps, state)
         return state
+
+    def _values(self, run: str, model: Any, steps: StepCounter | None, world: World) -> ModelValues:
+        return ModelValues(run, model, steps, self._attachments, world, self._events.notify, self._who)
 
     def _optimizer(self, model: Any) -> Any:
         """The optimizer whose updates are the steps."""

@@ -27,8 +27,9 @@ class PlayedRanks:
             tell=lambda message, said: (self.said if said else self.noted)[rank].append(message)
         )
         options: Any = SimpleNamespace(verbose=verbose)
+        counted: Any = None
         policy: Any = None
-        return Begun(open_run, agreement, policy, Fitting(None, position, "", 1), options, events, storage)
+        return Begun(open_run, agreement, policy, Fitting(None, counted, position, "", 1), options, events, storage)
 
     def meet(self) -> None:
         """The ranks agree on what they have proposed so far."""

@@ -408,11 +408,11 @@ def test_a_new_rank_gets_generators_of_its_own(tmp_path):
 @pytest.mark.parametrize(("rank", "world", "told"), [(0, 2, True), (1, 2, False), (0, 4, False), (0, 5, False)])
 def test_states_that_nobody_takes_are_named_once_by_rank_0(caplog, rank, world, told):
     from deepfreeze.state.attachments import Attachments, SavedAttachments
-    from deepfreeze.training.model_start import _ModelValues
+    from deepfreeze.training.model_values import ModelValues
 
     attachments = Attachments({"reader": Reader()}, None)
     saved = SavedAttachments(dict.fromkeys(range(4), attachments.take(40)), 4, "records")
-    values = _ModelValues("run", None, None, attachments, types.SimpleNamespace(rank=rank, size=world), to_logger)
+    values = ModelValues("run", None, None, attachments, types.SimpleNamespace(rank=rank, size=world), to_logger)
     info = types.SimpleNamespace(world_size=4, step=40)
     values._load_attachments(types.SimpleNamespace(attachments=saved, info=info))
     message = "extra['reader']: nobody takes the states that ranks 2 to 3 of the job that wrote step 40 have saved."

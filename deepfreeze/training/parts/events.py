@@ -18,7 +18,7 @@ class TellingSteps(Part):
     """The events of one training's steps."""
 
     def __init__(self, begun: Begun) -> None:
-        self._open_run, self._notes = begun.open_run, begun.events.notes
+        self._open_run, self._steps, self._notes = begun.open_run, begun.counted.steps, begun.events.notes
         self._began = False  # there was an execution
         self._saver: Saver | None = None
 
@@ -32,7 +32,7 @@ class TellingSteps(Part):
             return
         self._began = True
         if self._open_run.first_step is not None:
-            self._open_run.first_step.done(self._open_run.steps.now())
+            self._open_run.first_step.done(self._steps.now())
 
     def captured(self, step: int) -> None:
         """Notes the capture."""

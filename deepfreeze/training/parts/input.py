@@ -13,7 +13,7 @@ class Executions(Part):
 
     def __init__(self, begun: Begun, interrupted: InterruptedFit) -> None:
         self._interrupted = interrupted
-        interrupted.begin(begun.open_run, begun.position, begun.fitting.steps_per_execution)
+        interrupted.begin(begun.counted.steps, begun.position, begun.fitting.steps_per_execution)
 
     def goes_on(self, schedule: Schedule) -> None:
         """The execution is taken in."""

@@ -38,7 +38,8 @@ class Learning(Part):
         checkpoints may wait for their metrics beside those that are kept; ``clock``: seconds."""
         policy, agreement = begun.policy, begun.agreement
         self._limits = EngineLimits(begun.options, begun.open_run.attempt.target.run, waiting, begun.world)
-        self._open_run, self._position, self._events = begun.open_run, begun.position, begun.events
+        self._nodes, self._counter = begun.open_run.attempt.nodes, begun.counted.steps
+        self._position, self._events = begun.position, begun.events
         self._world, self._keeper = begun.world, PlanKeeper(begun.open_run, begun.events)
         self._planned = next((part for part in parts(policy) if isinstance(part, PlannedPolicy)), None)
         self._newest = self._planned.newest if self._planned is not None else None
@@ -70,12 +71,11 @@ class Learning(Part):
     def opens(self, saver: Saver, agreed: AgreedStructure) -> None:
         """Tells the policy what an earlier job has found out."""
         self._saver, self._opened = saver, True
-        nodes = self._open_run.attempt.nodes
-        conditions = Conditions(agreed.structure.digest.hex(), self._world.size, nodes.cores, saver.tier)
+        conditions = Conditions(agreed.structure.digest.hex(), self._world.size, self._nodes.cores, saver.tier)
         if self._tuning is not None:
             self._tuning.limit(self._limits.of(saver))
         if self._planned is not None:
-            self._keeper.begin(self._planned, conditions, saver.most_uncommitted, self._open_run.steps.now())
+            self._keeper.begin(self._planned, conditions, saver.most_uncommitted, self._counter.now())
             self._agreed, self._newest = self._planned.interval, self._planned.newest
         if self._tuning is not None:
             self._tune(self._tuning, saver)

@@ -42,6 +42,7 @@ class StepProfiling(Part):
 
     def __init__(self, begun: Begun) -> None:
         self._begun, self._open_run, self._options = begun, begun.open_run, begun.options
+        self._counter = begun.counted.steps
         self._model, self._fitting = begun.fitting.model, begun.fitting
         self._installation: Installation | None = None
         self._saver: Saver | None = None
@@ -66,7 +67,7 @@ class StepProfiling(Part):
 
     def _against(self, installation: Installation) -> str:
         """The reason why a step of captures in the train function can't be profiled, "" for none."""
-        steps, batches = self._fitting.steps_per_execution, self._open_run.steps.batches_per_step
+        steps, batches = self._fitting.steps_per_execution, self._counter.batches_per_step
         reasons = (
             (not table.of(self._model).capabilities.marks, "its framework has no marks for a step"),
             (steps > 1, f"an execution has {steps} steps (steps_per_execution)"),
@@ -111,7 +112,7 @@ class StepProfiling(Part):
         if not noted:
             return
         self._steps.append(noted)
-        if captured == self._open_run.steps.now():
+        if captured == self._counter.now():
             self._captured.append(len(self._steps))
         if len(self._steps) > _MOST_STEPS and len(self._captured) < CHECKPOINTS:
             self._give_up(f"{_MOST_STEPS} steps have {len(self._captured)} checkpoints, where {CHECKPOINTS} are needed")

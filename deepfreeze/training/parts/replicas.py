@@ -27,7 +27,7 @@ class ComparingReplicas(Part):
 
     def begins(self, installation: Installation) -> bool:
         """Compares the ranks' weights. If they differ, the first execution must not capture: a checkpoint would mix several models."""
-        step, self._installation = self._begun.open_run.steps.now(), installation
+        step, self._installation = self._begun.counted.steps.now(), installation
         self._checks.follow(self._before, self._begun.world, installation, step)
         self._first = FirstWeights(self._begun.open_run, installation.capture, self._begun.events)
         return self._first.equal
@@ -57,7 +57,7 @@ class ComparingReplicas(Part):
 
     def ends(self, final: bool, stopped: bool) -> None:
         """Notes where the training has ended, for the next one."""
-        self._checks.end(self._installation, self._begun.open_run.steps.now())
+        self._checks.end(self._installation, self._begun.counted.steps.now())
 
     def ends_without_steps(self) -> None:
         """As ``ends``."""

@@ -27,7 +27,7 @@ class TrainFunction(Part):
     microsecond unless something has changed."""
 
     def __init__(self, begun: Begun) -> None:
-        optimizer, attempt, model = begun.open_run.steps.optimizer, begun.open_run.attempt, begun.fitting.model
+        optimizer, attempt, model = begun.counted.steps.optimizer, begun.open_run.attempt, begun.fitting.model
         self._model, self._optimizer = weakref.ref(model), optimizer
         self._agreement, self._run = begun.agreement, attempt.target.run
         self._events = begun.events if attempt.world.rank == 0 else None

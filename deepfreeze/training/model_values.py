@@ -1,5 +1,5 @@
-"""The start of a job that trains a Keras model. ``start`` chooses the checkpoint, and this module puts the checkpoint's values into the
-model."""
+"""The values with which the training of a Keras model goes on. ``start`` chooses the checkpoint, and this module puts the checkpoint's
+values into the model."""
 
 from __future__ import annotations
 
@@ -23,51 +23,7 @@ from deepfreeze.thaw import awaited
 from deepfreeze.thaw.extent_table import ExtentTable
 from deepfreeze.thaw.restore import Ready, prepare
 from deepfreeze.training.last_training import LastTraining
-from deepfreeze.training.options import Options
 from deepfreeze.training.start import Start
-
-
-class ModelStart(Start):
-    """The start of a job that trains a model. See ``Start``."""
-
-    @classmethod
-    def start(
-        cls,
-        path: str,
-        model: Any,
-        steps: StepCounter | None,
-        attachments: Attachments,
-        options: Options,
-        world: World,
-        notify: Notify,
-        history: frozenset[str] | None = None,
-        who: str = "deepfreeze.Checkpoint",
-    ) -> ModelStart:
-        """Collective. Begins an attempt in the run at ``path`` and restores ``model``, or keeps the model's values if there is no
-        checkpoint or a ``history`` is given. ``steps``: None if the model is not compiled yet, or its optimizers are not built:
-        ``complete`` is called when they are; ``notify``: see ``Start.begin``; ``history``: ``ModelStart.history`` of this model's earlier
-        start in the run; ``who``: the function that the user has called. Raises the errors of ``Start.begin`` and of
-        ``LastTraining.require_going_on``, and ``StructureError`` if the checkpoint is of another model, or ``RunError`` if it is of an
-        earlier phase of this program; the run's lock is free again then."""
-        values = _ModelValues(path, model, steps, attachments, world, notify, who)
-        return cls.begin(path, values, world, notify, options.resume, options.local, history)
-
-    def complete(self, model: Any, steps: StepCounter) -> None:
-        """Collective. To be called when a model has its optimizers that did not have them at the start: restores them and the seeds from
-        the checkpoint that its weights come from. The weights stay as they are. No rank changes anything before all ranks have read
-        their part. ``CorruptError`` if the checkpoint is damaged, ``StructureError`` if it is of another optimizer."""
-        path, world, step = self.target.run, self.world, self.resumed
-        if step is not None:
-
-            def read() -> Ready:
-                return prepare(model, path, step, world.rank, world.size, weights=False)
-
-            ready = each(world, read)
-            info = each(world, lambda: _assign(ready, model))
-            awaited.fill(TrainingState.of(model))  # the weights that only the optimizer lists
-            if info.state == "weights":
-                steps.set(step)
-        self.step = steps.now()
 
 
 def _assign(ready: Ready, model: Any) -> CheckpointInfo:
@@ -82,8 +38,10 @@ def _assign(ready: Ready, model: Any) -> CheckpointInfo:
 _NAMED = {EPOCH: "Keras's History"}
 
 
-class _ModelValues:
-    """The values of a model, its optimizers and the attachments (``extra=``, ``rng=``). Implements ``start.Values``."""
+class ModelValues:
+    """The values of a model, its optimizers and the attachments (``extra=``, ``rng=``). Implements ``start.Values``: ``read`` raises
+    ``StructureError`` too, if the checkpoint is of another model, or ``RunError`` if it is of an earlier phase of this program;
+    ``require_going_on`` raises what ``LastTraining.require_going_on`` raises."""
 
     def __init__(
         self,
@@ -95,6 +53,8 @@ class _ModelValues:
         notify: Notify,
         who: str = "deepfreeze.Checkpoint",
     ) -> None:
+        """``path``: of the run. ``steps``: None if the model is not compiled yet, or its optimizers are not built: ``complete`` is called
+        when they are; ``notify``: see ``Start.begin``; ``who``: the function that the user has called."""
         self._path, self._model, self._steps, self._attachments = path, model, steps, attachments
         self._world, self._notify, self._who = world, notify, who
         self._ready: Ready | None = None
@@ -129,6 +89,24 @@ class _ModelValues:
         if info.state == "weights" and self._steps is not None:
             # The checkpoint has no optimizer. Its count of updates is set all the same, because checkpoints are named by it.
             self._steps.set(step)
+
+    def complete(self, attempt: Start) -> None:
+        """Collective. To be called when a model has its optimizers that did not have them at the start: restores them and the seeds from
+        the checkpoint that its weights come from. The weights stay as they are. No rank changes anything before all ranks have read their
+        part. ``CorruptError`` if the checkpoint is damaged, ``StructureError`` if it is of another optimizer."""
+        step, world, model = attempt.resumed, self._world, self._model
+        assert self._steps is not None
+        if step is not None:
+
+            def read() -> Ready:
+                return prepare(model, self._path, step, world.rank, world.size, weights=False)
+
+            ready = each(world, read)
+            info = each(world, lambda: _assign(ready, model))
+            awaited.fill(TrainingState.of(model))  # the weights that only the optimizer lists
+            if info.state == "weights":
+                self._steps.set(step)
+        attempt.step = self._steps.now()
 
     def now(self) -> int:
         return 0 if self._steps is None else self._steps.now()
