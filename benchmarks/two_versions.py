@@ -84,9 +84,11 @@ def gathered(into: Path, rounds: int, commits: dict[str, str]) -> Report:
 
 
 def tables(found: Report) -> str:
-    """A line for each quantity: before, now, and the ratio of their medians."""
+    """A line for each quantity: before, now, and the ratio of their medians. Results that are older than a benchmark have none of its
+    lines."""
     lines = []
-    for one in compared():
+    measured = {row.labels["benchmark"] for row in found.rows}
+    for one in (one for one in compared() if one.benchmark in measured):
         row = found.find(**one.key)
         medians = [row.median(side) for side in _SIDES]
         # A slowdown and a stall may be negative, where noise is larger than they are.

@@ -17,6 +17,7 @@ NAMES = (
     "peers",
     "machine",
     "stall",
+    "callback",
     "overhead",
     "restore",
     "recovery",

@@ -19,6 +19,9 @@ MAX_BYTES = 64 << 10  # that a writer gives one manifest: listings read the mani
 MAX_METADATA = 32 << 10  # bytes of the user's part
 _MOST_LOGS = 100  # names in one epoch's logs, each of at most _LONGEST characters
 _LONGEST = 100
+_JSON = json.JSONEncoder(
+    sort_keys=True, separators=(",", ":"), allow_nan=False
+)  # ``json.dumps`` makes a new one in each call
 
 
 def logs_of(epoch: int, step: int, logs: Mapping[str, Any]) -> dict[str, Any]:
@@ -69,7 +72,7 @@ def facts_of(values: Mapping[str, Any]) -> list[tuple[str, str]]:
 def encode(values: Mapping[str, Any]) -> bytes:
     """The values as a JSON object: on one line, in ASCII, keys sorted. ValueError, TypeError or RecursionError for a value that JSON does
     not have, such as NaN; ValueError for more than ``MAX_BYTES`` bytes."""
-    text = json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
+    text = _JSON.encode(values).encode("ascii")
     if len(text) > MAX_BYTES:
         raise ValueError(f"{len(text)} bytes, more than {MAX_BYTES}")
     return text

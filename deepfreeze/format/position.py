@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 from deepfreeze.format.manifest_values import POSITION
@@ -29,7 +29,7 @@ class Position:
 
     def to_json(self) -> dict[str, Any]:
         """The value as plain JSON."""
-        return asdict(self)
+        return dict(vars(self))
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Position | None:

@@ -71,7 +71,7 @@ class AreaBuffers:
         for group, pieces in enumerate(self.groups):
             self._set_group(group, places[first : first + len(pieces)].tolist())
             first += len(pieces)
-        self._engine_places = places  # last: after a fault the next call places all groups again
+        self._engine_places = places.astype(np.uint64)  # last: after a fault the next call places all groups again
 
     def copy(self, group: int, values: Sequence[np.ndarray]) -> None:
         """Copies a group. ``values``: of its variables, in the order of ``variables_of``, in host memory, of any shape. ``EngineFault`` if
@@ -80,10 +80,13 @@ class AreaBuffers:
         self.area.capture(group, [(value.ctypes.data, value.nbytes) for value in whole])
 
     def collect(self) -> CapturedState:
-        """Ends a capture and returns it. Called once for each captured step. ``EngineFault`` if there was no memory for the capture."""
+        """Ends a capture and returns it. Called once for each captured step, when each group was copied: one that was not is not noticed.
+        ``EngineFault`` if there was no memory for the capture, or if no group was copied; a rank without pieces has an empty group."""
         base, own = self.area.collect()
-        places = self._area_places if own or self._engine_places is None else self._engine_places
-        return CapturedState(np.uint64(base) + np.asarray(places, np.uint64), _AreaMemory(self.area) if own else None)
+        if own or self._engine_places is None:
+            places = np.array(self._area_places, np.uint64)
+            return CapturedState(np.uint64(base) + places, _AreaMemory(self.area) if own else None)
+        return CapturedState(np.uint64(base) + self._engine_places, None)
 
     def discard(self) -> None:
         """Forgets a capture that will not be collected, and frees its memory. Does nothing if there is none."""

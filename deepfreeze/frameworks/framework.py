@@ -1,13 +1,17 @@
 """The protocol by which DeepFreeze speaks to a framework that trains Keras models. TensorFlow is such a framework.
 
 ``table`` has a row for each framework: the name of Keras's backend, and the folder whose module ``framework`` implements this protocol. All
-that depends on a framework is behind this protocol. So a framework is added by a folder and a row.
+that a training asks of a framework is behind this protocol, so a framework is added by a folder and a row. (``DistributedOptimizer``,
+``BroadcastState`` and ``AverageMetrics`` are Horovod's with TensorFlow, and are not part of it.)
 
 The training thread calls all methods, between two executions of the train function if the docstring does not say otherwise. No method talks
 to the other ranks.
 
-``State`` is the record of a training state, ``state.training_state.TrainingState``. It lies above this room, because it asks a framework
-for the ``key`` of each variable. Imports no framework."""
+``State`` is the record of a training state, ``state.training_state.TrainingState``: the ``model``, and its ``tensors``, each with its
+``variable`` and ``spec``. A framework needs of it ``of_role``, ``whole_on``, ``find`` and ``grown``. It lies above this room, because it
+asks a framework for the ``key`` of each variable.
+
+Imports no framework."""
 
 from __future__ import annotations
 
@@ -44,8 +48,8 @@ class StepCounter(Protocol):
         """Whether the updates that are counted are those of ``optimizer``."""
 
     def now(self) -> int:
-        """The number of updates so far, wherever the training keeps it: the caller does not ``settle`` the model. Called after each
-        execution."""
+        """The number of updates so far, wherever the training keeps it: the caller does not ``settle`` the model. Called before the first
+        execution, and up to three times after each one."""
 
     def batches_now(self) -> int:
         """The number of batches so far, also of those whose gradients are still accumulated."""
@@ -65,7 +69,7 @@ class TraceWait(Protocol):
         """Called by an action: nothing is left to train, so ``fit`` ends with this execution, and no step is run."""
 
     def executed(self) -> None:
-        """Called after an execution. ``UnsupportedError`` if the moment has not come."""
+        """Called after each execution. ``UnsupportedError`` if the moment has not come."""
 
     def forget(self, who: Any) -> None:
         """Takes the action of ``who`` back, if it is still to come: ``fit`` has ended before its first batch."""
@@ -118,7 +122,8 @@ class Framework(Variables, Protocol[State]):
     capabilities: Capabilities
 
     def versions(self) -> dict[str, str]:
-        """The versions of the framework's packages, by the names that ``format/structure`` knows. A checkpoint has them."""
+        """The versions of the framework's own packages, ``{"tensorflow": "2.21.0"}`` for example: a checkpoint has them, and the caller
+        adds those of Keras. A new name is a change of the format (``format/structure``, docs/format.md)."""
 
     # -- A model before its training.
 
@@ -147,11 +152,14 @@ class Framework(Variables, Protocol[State]):
         """The lines of code that build the layers which the first trace would build, for a message. Empty if all layers are built."""
 
     def begins_with_trace(self, model: Any) -> bool:
-        """Whether the training of ``model`` begins inside of its first execution, where its last variables are made (``first_trace``)."""
+        """Whether the training of ``model`` begins inside of its first execution, where its last variables are made (``first_trace``):
+        weights, seeds and metrics that a checkpoint may have. Variables of a compiled optimizer are no reason: the training builds the
+        optimizer itself."""
 
     def build_by(self, model: Any, shapes: Any) -> None:
         """Makes all variables of a compiled ``model``, of its metrics too. Called if the model's data is known, and the model
-        ``begins_with_trace``, or the metrics of a resumed epoch have no variables yet.
+        ``begins_with_trace``; and, whatever that says, if the metrics of a resumed epoch have no variables yet: where none come about,
+        they begin anew.
         ``shapes``: the structure of what its train step gets, with objects in the place of arrays that have their ``shape`` (None where
         the size is unknown) and ``dtype``. ``UnsupportedError`` if the train step can't be traced before."""
 
@@ -188,8 +196,9 @@ class Framework(Variables, Protocol[State]):
         when: str,
     ) -> StateCapture[State]:
         """Makes the captures of ``state``, in its model's train function if ``in_graph``. ``ranges``: the bytes that the placement has
-        dealt to this rank, as (tensor of the state, start, stop). Of these the rank captures the replicated tensors, and beside them the
-        tensors of ``state.whole_on(rank)``, when the first execution has made the last of them. ``own_memory``: True if pieces are copied
+        dealt to this rank, as (tensor of the state, start, stop). The capture leaves those out that are not of replicated tensors, and has
+        the tensors of ``state.whole_on(rank)`` as a whole instead, when the first execution has made the last of them. The order of the
+        pieces is free. ``own_memory``: True if pieces are copied
         into the framework's memory, False if into the engine's. ``in_graph``: True if the train function takes the captures, False if they
         are taken between two executions of it; ``maximum``: the object that ``maximum`` has returned, which is taken in each step, or
         None. ``optimizer``: the optimizer whose updates are the steps; ``when``: as in ``plan.late_groups``. ``EngineFault`` if the engine

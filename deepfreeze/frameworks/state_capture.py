@@ -62,7 +62,11 @@ class StateCapture(Protocol[State]):
     """The captures of one model's training state, from ``Framework.capture`` to ``close``. The training thread calls all methods, between
     two executions of the train function, so that no variable changes during a call. A method that reads values settles the model itself.
     Where captures are taken between two executions, ``arm``, ``check_applied`` and ``forget_unfinished`` have nothing to do, ``in_place``
-    is True, and ``traced`` is never called.
+    is True, ``may_be_late`` and ``held`` are False, ``collect`` is ``take``, and ``traced`` is never
+    called. Nobody tells such a capture that the last variables were made: it takes ``state.grown()`` itself, when it is first asked for
+    ``captures`` or ``pieces``, whichever comes first.
+
+    ``variable``, as an argument: the model's own object, or its key.
 
     - ``state``: the captured training state. The first execution may replace it by a grown one, because Keras makes the last variables
       there.
@@ -143,5 +147,6 @@ class StateCapture(Protocol[State]):
         execution. ``EngineError`` if the last captured step is another one, ``EngineFault`` if there was no memory for the capture."""
 
     def memory_of(self, variable: Any) -> np.ndarray:
-        """The variable's own memory, not a copy: uint8 of shape (bytes,). The caller only reads it, from any thread, and no longer than
-        until the next execution. The saver asks once for each replicated variable of a checkpoint at which the ranks are compared."""
+        """The bytes of the variable's value, uint8 of shape (bytes,): not a copy where the framework gives access to them. The caller only
+        reads it, from any thread, and no longer than until the next execution. The saver asks once for each replicated variable of a
+        checkpoint at which the ranks are compared."""

@@ -14,9 +14,8 @@ class Variables(Protocol):
 
     def key(self, variable: Any) -> Any:
         """The object by which a model's variable is told from all others: the same one in each call, for as long as the variable lives.
-        It has the variable's ``dtype`` and ``shape``, and takes weak
-        references. TensorFlow's is the ``tf.Variable`` inside of a Keras variable. A key's key is the
-        key itself."""
+        It has the variable's ``dtype`` and ``shape``, and takes weak references. TensorFlow's is the ``tf.Variable`` inside of a Keras
+        variable. ``variable``, here and in ``value``: the model's own object, or its key, whose key is the key itself."""
 
     def value(self, variable: Any) -> np.ndarray:
         """The variable's value in host memory, of its dtype and shape. The caller only reads it, until the next execution. Not a copy
@@ -28,7 +27,9 @@ class Variables(Protocol):
 
     def settle(self, model: Any) -> None:
         """The values of the model's variables are about to be read or assigned. A framework that keeps them elsewhere while it trains
-        puts them into the variables, where they stay until the next execution. Called often: the second call in a row is quick."""
+        puts them into the variables, where they stay until the next execution. That one begins with the variables' values, for they may
+        have been assigned. Called often, so the second call in a row is quick; also for a model that does not train now, or never has,
+        where nothing is to do. Before ``compile`` and at the end of an epoch and of ``fit`` the framework settles by itself."""
 
 
 class KerasVariables:

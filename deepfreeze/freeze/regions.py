@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -47,14 +48,21 @@ class Regions:
     def rows(self, addresses: np.ndarray) -> np.ndarray:
         """The regions of one capture, in the form that the engine takes: uint64 of shape (n, 3), with a row of address, bytes and file
         offset for each region (``df_region`` of deepfreeze.h). ``addresses``: of the capture's pieces, uint64 of shape (pieces,)."""
-        fixed = np.uint64(self.fixed.__array_interface__["data"][0]) + self.fixed_offset.astype(np.uint64)
-        # The last element stands for FIXED, so that indexing needs no second case.
-        captured = np.append(addresses, np.uint64(0))[self.piece]
+        unmoved, captured, pieces = self._fixed_rows
+        rows = unmoved.copy()
+        rows[captured, 0] = addresses[pieces]
+        return rows
+
+    @cached_property
+    def _fixed_rows(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """What is the same in each capture: the rows, of which those of captured regions lack their address; the numbers of these rows; and
+        the pieces of these regions. Kept, because training waits for ``rows`` at each checkpoint."""
         rows = np.empty((len(self.piece), 3), np.uint64)
-        rows[:, 0] = np.where(self.piece == FIXED, fixed, captured)
+        rows[:, 0] = np.uint64(self.fixed.__array_interface__["data"][0]) + self.fixed_offset.astype(np.uint64)
         rows[:, 1] = self.nbytes
         rows[:, 2] = self.file_offset
-        return rows
+        captured = np.flatnonzero(self.piece != FIXED)
+        return rows, captured, self.piece[captured]
 
     def whole_pages(self, head: bytes, file_size: int, gap: tuple[int, int] = (0, 0)) -> Regions:
         """These regions, and others for the bytes that belong to no tensor, so that this rank writes whole pages alone. Added are the

@@ -311,10 +311,12 @@ class Saver:
 
     def _submit(self, saved: _Save) -> None:
         captured = saved.collect()
-        pieces = self._capture.pieces
-        seeds = [captured.read(number, pieces[number].nbytes) for number in self._private]
-        # In the order of the record: the seeds, then the checksums of the replicated tensors.
-        private = b"".join([*seeds, saved.checksums])
+        private = saved.checksums
+        if self._private:
+            pieces = self._capture.pieces
+            seeds = [captured.read(number, pieces[number].nbytes) for number in self._private]
+            # In the order of the record: the seeds, then the checksums of the replicated tensors.
+            private = b"".join([*seeds, private])
         rows, owners = self._regions.rows(captured.addresses), (captured.hold, self._regions.fixed)
         values = saved.values
         if saved.manifest and self._describes:

@@ -7,15 +7,14 @@ of the steps and from what the ranks agreed on, and from nothing else. So all ra
 from __future__ import annotations
 
 import operator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from deepfreeze.errors import OptionError
 from deepfreeze.plan.never import NEVER
 from deepfreeze.plan.policy import Policy
 
 
-@dataclass(frozen=True)
-class Execution:
+class Execution(NamedTuple):
     """One execution of the train function, after it has ended.
 
     - ``steps``: the number of steps that it ran.

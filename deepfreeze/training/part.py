@@ -18,8 +18,7 @@ on.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from deepfreeze.freeze.agreed_structure import AgreedStructure
 from deepfreeze.freeze.saver import Saver
@@ -30,9 +29,8 @@ from deepfreeze.training.installation import Installation
 from veloc_bindings import Report
 
 
-@dataclass(frozen=True)
-class Saving:
-    """A checkpoint that is about to be handed to the engine.
+class Saving(NamedTuple):
+    """A checkpoint that is about to be handed to the engine. A named tuple: training waits while copies of it are made.
 
     - ``step``: its step, which is so many steps ``behind`` the end of an execution of ``steps``.
     - ``stays``: whether it gives way to no other checkpoint: an epoch's last one, or somebody has asked for it.
@@ -45,6 +43,10 @@ class Saving:
     stays: bool = False
     compare: Compared | None = None
     values: Mapping[str, Any] | None = None
+
+    def having(self, **fields: Any) -> Saving:
+        """A copy that has these fields instead."""
+        return self._replace(**fields)
 
 
 class Part:

@@ -6,7 +6,6 @@ import contextlib
 import signal
 import time
 from collections.abc import Callable
-from dataclasses import replace
 
 from deepfreeze.errors import EngineError, OptionError
 from deepfreeze.events.event import Skipped
@@ -114,7 +113,7 @@ class Saves:
         step = saving.step
         if not self._has_room(step, collect, schedule):
             return
-        saving = self._parts.saves(replace(saving, stays=hold or schedule.asked_for(step)))
+        saving = self._parts.saves(saving.having(stays=hold or schedule.asked_for(step)))
         self._saved.append(step)
         schedule.taken(step)
         self._hands.save(saving, collect, late, hold)

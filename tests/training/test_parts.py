@@ -9,8 +9,6 @@ from tests.support import sources
 from tests.support.played_ranks import PlayedRanks
 from tests.training.every_tenth import EveryTenth
 
-pytestmark = pytest.mark.tensorflow  # part.py leads to it
-
 
 @pytest.mark.parametrize("verbose", [0, 1])
 def test_a_line_at_each_tenth_checkpoint_comes_once_and_from_rank_0(verbose):

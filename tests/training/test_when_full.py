@@ -14,8 +14,6 @@ from deepfreeze.training.parts.full import ReplacingSteps
 from tests.support.played_ranks import PlayedRanks
 from tests.support.seed import SEED
 
-pytestmark = pytest.mark.tensorflow  # part.py leads to it
-
 
 class Saver:
     """A rank's checkpoints: the oldest is being written, the others wait. ``begun``: how many of the oldest are being written."""

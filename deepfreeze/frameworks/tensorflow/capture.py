@@ -145,8 +145,11 @@ class TensorFlowCapture:
         """See ``StateCapture``."""
         if self._patch is None:
             return self.take()
-        with tf.init_scope():  # the garbage collector may close a forgotten training while any function is traced
+        if tf.executing_eagerly():
             last = self._flag.captured
+        else:  # the garbage collector may close a forgotten training while any function is traced
+            with tf.init_scope():
+                last = self._flag.captured
         if last != step:
             raise EngineError(
                 where=f"step {step}",

@@ -6,6 +6,7 @@ make in between is not needed for one number.
 
 from __future__ import annotations
 
+import numpy as np
 import tensorflow as tf
 
 
@@ -16,4 +17,4 @@ def read(variable: tf.Variable) -> int:
 
 def write(variable: tf.Variable, value: int) -> None:
     """Sets a scalar variable of whole numbers."""
-    tf.raw_ops.AssignVariableOp(resource=variable.handle, value=tf.constant(value, variable.dtype))
+    tf.raw_ops.AssignVariableOp(resource=variable.handle, value=np.array(value, variable.dtype.as_numpy_dtype))

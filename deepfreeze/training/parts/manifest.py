@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from deepfreeze.freeze.described import Described
@@ -18,7 +17,7 @@ class DescribingCheckpoints(Part):
 
     def saves(self, saving: Saving) -> Saving:
         """Adds the values of this moment."""
-        return replace(saving, values=self._described.values(saving.behind, saving.steps))
+        return saving.having(values=self._described.values(saving.behind, saving.steps))
 
     def measured(self, values: Mapping[str, Any], step: int, epoch: int | None) -> None:
         """Takes in the metrics of an epoch, for the checkpoints that come."""

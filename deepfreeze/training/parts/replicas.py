@@ -44,7 +44,7 @@ class ComparingReplicas(Part):
 
     def saves(self, saving: Saving) -> Saving:
         """Adds the bytes that are compared at this checkpoint."""
-        return replace(saving, compare=self._checks.next(saving.step))
+        return saving.having(compare=self._checks.next(saving.step))
 
     def gave_up(self, step: int) -> None:
         """What the checkpoint was to compare is compared next."""

@@ -63,6 +63,7 @@ class ToyCapture:
         return self._pieces
 
     def captures(self, variable):
+        assert self.pieces is not None  # the state has grown
         return self.state.find(variable) is not None
 
     def take(self):
