@@ -12,6 +12,7 @@ AT_40 = Position(fit=0, epoch=1, batch=10, batches=30, epochs=4, trained=40)
 
 
 def test_finished_epochs_are_not_repeated_and_the_last_one_is_cut():
+    assert Fit(4, 30, 0, begun=None, late=False, inside=False) == FIT
     # By each field: what is compared with another ``GoingOn`` has its defaults.
     assert astuple(going_on(AT_40, 0, FIT)) == (1, 40, 120, False, False, 0, False, False)
     at_60 = replace(AT_40, batch=30, trained=60)
@@ -40,10 +41,17 @@ def test_kills_in_every_epoch_do_not_hold_up_the_epochs(length):
 
 def test_an_earlier_fit_of_the_program_trains_nothing():
     second = replace(AT_40, fit=1)
-    plan = going_on(second, 0, replace(FIT, batches=None))
-    assert plan is not None and plan.finished and plan.epoch == 4
+    assert going_on(second, 0, replace(FIT, batches=None)) == GoingOn(4, 0, 0, finished=True)
     assert going_on(second, 1, FIT) == GoingOn(epoch=1, trained=40, total=120)
     assert going_on(second, 2, FIT) is None
+    assert going_on_in_data(second, 0, FIT, False, 1, 7, True) == GoingOn(4, 0, 0, finished=True, exact=True)
+    assert going_on_in_data(second, 2, FIT, False, 1, 7, True) is None
+
+
+def test_a_fit_that_a_callback_has_ended_stays_ended():
+    ended = {"finished": True, "stopped": True}
+    assert going_on(AT_40, 0, FIT, stopped=True) == GoingOn(4, 0, 0, **ended)
+    assert going_on_in_data(AT_40, 0, FIT, True, 1, 7, True) == GoingOn(4, 0, 0, **ended, exact=True)
 
 
 def test_an_epoch_goes_on_also_before_its_first_whole_batch():
@@ -53,7 +61,7 @@ def test_an_epoch_goes_on_also_before_its_first_whole_batch():
     assert going_on_in_data(AT_40, 0, inside, False, 1, 7, True) == GoingOn(1, 27, 80, batch=7, exact=True, begun=True)
     assert going_on_in_data(AT_40, 0, inside, False, 2, 0, False) == GoingOn(2, 40, 80, exact=True)
     assert going_on_in_data(AT_40, 0, inside, False, 4, 0, False) == GoingOn(4, 80, 80, finished=True, exact=True)
-    from_the_first = going_on_in_data(AT_40, 0, replace(inside, inside=False), False, 1, 7, True)
+    from_the_first = going_on_in_data(AT_40, 0, replace(FIT, batches=20), False, 1, 7, True)
     assert from_the_first == GoingOn(1, 20, 80, exact=True), "this Keras can't begin inside of an epoch"
 
 
@@ -63,6 +71,17 @@ def test_what_can_not_be_known_changes_nothing(change):
     assert going_on(None, 0, FIT) is None
     assert going_on(replace(AT_40, batches=None), 0, FIT) is None
     assert other_batches(AT_40, 0, replace(FIT, **change)) == (change == {"batches": 20})
+    assert not other_batches(None, 0, FIT) and not other_batches(replace(AT_40, batches=None), 0, FIT)
+    assert not other_batches(AT_40, 1, replace(FIT, **change))
+
+
+@pytest.mark.parametrize(
+    ("change", "known"), [({"begins_at": 1}, True), ({"begins_at": 2}, False), ({"batches": None}, False)]
+)
+def test_data_go_on_in_their_epoch_or_not_at_all(change, known):
+    """``initial_epoch`` may name the epoch that goes on."""
+    assert (going_on_in_data(AT_40, 0, replace(FIT, **change), False, 1, 7, True) is not None) == known
+    assert going_on_in_data(None, 0, FIT, False, 1, 7, True) is None
 
 
 @pytest.mark.parametrize("change", [{"epoch": -1}, {"epochs": "4"}, {"fit": True}, {"trained": None}, {"batches": 1.5}])
