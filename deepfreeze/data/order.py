@@ -22,7 +22,7 @@ def order(seed: int, epoch: int, length: int, shuffle: bool = True) -> np.ndarra
     (int64 beyond 2**31 items). The source's own order unless ``shuffle``. Takes at most 12 bytes of memory an item, and holds 4.
 
     Each item gets a random number of 64 bits, whose lowest bits are replaced by the item's own number: sorted, they are the order."""
-    dtype = np.int32 if length <= 1 << 31 else np.int64
+    dtype = _dtype(length)
     if not shuffle:
         return np.arange(length, dtype=dtype)
     bits = np.uint64(max(length - 1, 1).bit_length())
@@ -35,6 +35,11 @@ def order(seed: int, epoch: int, length: int, shuffle: bool = True) -> np.ndarra
     keys.sort()
     keys &= (np.uint64(1) << bits) - np.uint64(1)
     return keys.astype(dtype)
+
+
+def _dtype(length: int) -> type[np.signedinteger]:
+    """The smallest type that has the number of each of so many items."""
+    return np.int32 if length <= 1 << 31 else np.int64
 
 
 def item_seed(seed: int, epoch: int, item: int) -> tuple[int, int]:

@@ -1,10 +1,12 @@
 """An epoch's order, and an item's random numbers, are functions of the seed, the epoch and the item alone."""
 
+import pickle
 import tracemalloc
 
 import numpy as np
 from hypothesis import strategies as st
 
+from deepfreeze.data import order as orders
 from deepfreeze.data.order import item_rng, item_seed, order
 from tests.support.properties import holds
 
@@ -42,6 +44,10 @@ def test_the_source_s_own_order_is_kept_without_shuffling():
     assert order(7, 3, 5, shuffle=False).tolist() == [0, 1, 2, 3, 4]
 
 
+def test_an_order_has_room_for_the_number_of_each_item():
+    assert [orders._dtype(length) for length in (1, 1 << 31, (1 << 31) + 1)] == [np.int32, np.int32, np.int64]
+
+
 def test_an_order_takes_at_most_16_bytes_of_memory_an_item():
     length = 1 << 20
     order(1, 1, 1000)
@@ -61,3 +67,9 @@ def test_an_item_s_random_numbers_follow_from_seed_epoch_and_item(seed, epoch, i
     assert all(0 <= number < 2**31 for number in pair)
     for other in [(seed ^ 1, epoch, item), (seed, epoch + 1, item), (seed, epoch, item + 1)]:
         assert item_rng(*other).integers(0, 2**62, 4).tolist() != drawn and item_seed(*other) != pair
+
+
+def test_a_generator_that_is_handed_to_another_process_begins_as_here():
+    rng = item_rng(7, 3, 5)
+    there = pickle.loads(pickle.dumps(rng))
+    assert there.seed_pair == rng.seed_pair and there.random(4).tolist() == rng.random(4).tolist()
