@@ -63,7 +63,7 @@ def variables_for(model: Any) -> Variables:
     """The framework of a model; for a Keras whose backend has no row, and for a model that is neither of Keras nor a ``tf.Module``,
     ``KerasVariables``."""
     backend = backend_of(model)
-    known = backend in TABLE and (keras_of(model) is not None or backend in sys.modules)
+    known = backend in TABLE and (keras_of(model) is not None or backend in _packages(model))
     return of(model) if known else KerasVariables()
 
 
@@ -75,5 +75,10 @@ def backend_of(thing: Any) -> str:
 
 def keras_of(thing: Any) -> str | None:
     """The package that the class of ``thing``, or a class that it derives from, belongs to: "keras", "tf_keras", or None for neither."""
-    packages = {c.__module__.split(".")[0] for c in type(thing).__mro__}
+    packages = _packages(thing)
     return next((name for name in _KERASES if name in packages), None)
+
+
+def _packages(thing: Any) -> set[str]:
+    """The packages of the class of ``thing``, and of the classes that it derives from."""
+    return {c.__module__.split(".")[0] for c in type(thing).__mro__}
