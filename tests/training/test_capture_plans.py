@@ -5,9 +5,9 @@ import pytest
 
 import deepfreeze
 from deepfreeze.format.tensors import REPLICATED
+from deepfreeze.frameworks.tensorflow import framework
 from deepfreeze.frameworks.tensorflow.capture import TensorFlowCapture
 from deepfreeze.plan.capture_plan import CaptureGroup, Point
-from deepfreeze.training import installation
 from tests.support import kerases, trainings
 
 pytestmark = [pytest.mark.tensorflow, kerases.needs_keras_3]
@@ -48,7 +48,7 @@ def test_another_plan_captures_the_same_bytes(tmp_path, monkeypatch, planner, gr
         made.append(TensorFlowCapture(*given, **options, plan=planner))
         return made[-1]
 
-    monkeypatch.setattr(installation, "TensorFlowCapture", capture)
+    monkeypatch.setattr(framework, "TensorFlowCapture", capture)
     x = trainings.data(5)
     trainings.train_undisturbed(keras, make, tmp_path, x)
     model, run = trainings.alike(keras, make), tmp_path / "run"
