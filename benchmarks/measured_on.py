@@ -13,7 +13,7 @@ _PACKAGES = ("tensorflow", "tensorflow-cpu", "keras", "horovod", "mpi4py", "h5py
 
 
 def machine() -> dict[str, Any]:
-    """What the figures were measured on; nothing that names the machine."""
+    """The processor, the memory, the system and the packages with which figures are measured, and the date. No value names the machine."""
     versions = {}
     for name in _PACKAGES:
         try:

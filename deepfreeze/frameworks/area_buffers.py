@@ -25,8 +25,8 @@ _PAGE = 4096
 
 
 class AreaBuffers:
-    """A capture area (``veloc_bindings.Area``), and groups of pieces with their places in it. A framework copies
-    each group by ``copy``, between two executions, or by an op of its own. Implements ``state_capture.EngineMemory``."""
+    """A capture area (``veloc_bindings.Area``), and groups of pieces with their places in it. A framework copies each group by
+    ``copy``, between two executions, or by an op of its own. Implements ``state_capture.EngineMemory``."""
 
     def __init__(self) -> None:
         """``EngineFault`` if there can't be another area."""

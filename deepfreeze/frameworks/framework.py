@@ -45,7 +45,7 @@ class StepCounter(Protocol):
         """The object that holds the count. Another optimizer has another object. Callers make weak references to it."""
 
     def counts(self, optimizer: Any) -> bool:
-        """Whether the updates that are counted are those of ``optimizer``."""
+        """True if the updates that are counted are those of ``optimizer``."""
 
     def now(self) -> int:
         """The number of updates so far, wherever the training keeps it: the caller does not ``settle`` the model. Called before the first
@@ -107,7 +107,7 @@ class Generators(Protocol):
 
 @dataclass(frozen=True)
 class Capabilities:
-    """What a framework can do besides what every framework does.
+    """The abilities that some frameworks have and others lack.
 
     - ``own_memory``: it copies pieces into memory of its own, where the engine's memory can't be used or the user does not want it.
     - ``marks``: it puts marks into a model's step (``Framework.marked_step``)."""
@@ -117,7 +117,7 @@ class Capabilities:
 
 
 class Framework(Variables, Protocol[State]):
-    """One framework. A ``Framework`` has no state: the objects that its methods return have it."""
+    """A framework that trains Keras models. A ``Framework`` object keeps no state: the objects that its methods return keep it."""
 
     capabilities: Capabilities
 
@@ -152,7 +152,7 @@ class Framework(Variables, Protocol[State]):
         """The lines of code that build the layers which the first trace would build, for a message. Empty if all layers are built."""
 
     def begins_with_trace(self, model: Any) -> bool:
-        """Whether the training of ``model`` begins inside of its first execution, where its last variables are made (``first_trace``):
+        """True if the training of ``model`` begins inside of its first execution, where its last variables are made (``first_trace``):
         weights, seeds and metrics that a checkpoint may have. Variables of a compiled optimizer are no reason: the training builds the
         optimizer itself."""
 

@@ -31,7 +31,7 @@ class Piece:
 
 @dataclass(frozen=True, eq=False)
 class CapturedState:
-    """One capture: the bytes of this rank's pieces at one step. ``addresses``: the address of each piece, uint64 of shape (pieces,).
+    """The bytes of this rank's pieces at one step. ``addresses``: the address of each piece, uint64 of shape (pieces,).
 
     ``hold``: the object that owns the memory. The bytes stay unchanged for as long as ``hold`` is referenced. None if the engine owns
     the memory. The bytes then stay unchanged until the capture is handed over to the engine; a capture that is not handed over is
@@ -95,7 +95,7 @@ class StateCapture(Protocol[State]):
 
     @property
     def in_place(self) -> bool:
-        """Whether the train function would still take the captures if it were made anew. A user may have replaced it. Called when the next
+        """True if the train function would still take the captures if it were made anew. A user may have replaced it. Called when the next
         training of the model begins."""
 
     def fingerprint(self) -> int:
@@ -126,7 +126,7 @@ class StateCapture(Protocol[State]):
         then on the list stays the same."""
 
     def captures(self, variable: Any) -> bool:
-        """Whether a capture has the bytes of this variable, on this rank or on another one. The saver asks after the first execution,
+        """True if a capture has the bytes of this variable, on this rank or on another one. The saver asks after the first execution,
         once for each variable that is to be saved."""
 
     def take(self) -> CapturedState:

@@ -55,8 +55,8 @@ class Regions:
 
     @cached_property
     def _fixed_rows(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """What is the same in each capture: the rows, of which those of captured regions lack their address; the numbers of these rows; and
-        the pieces of these regions. Kept, because training waits for ``rows`` at each checkpoint."""
+        """The values that are the same for each capture: all rows, of which those of captured regions lack their address; the numbers of
+        these rows; and the pieces of these regions. Kept, because training waits for ``rows`` at each checkpoint."""
         rows = np.empty((len(self.piece), 3), np.uint64)
         rows[:, 0] = np.uint64(self.fixed.__array_interface__["data"][0]) + self.fixed_offset.astype(np.uint64)
         rows[:, 1] = self.nbytes
