@@ -55,49 +55,71 @@ WRITERS = {
     ],
 }
 _TABLE = ["job_table", "upkeep", "level_state", "buffer_parts", "tuning", "transfers", "touch", "engine", "bounded_run"]
-_MEETING = ["meeting", "node_meeting", "verdict", "node_records", "counts", "heartbeat", "store", "network"]
+_MEETING = [
+    "meeting",
+    "dir_meeting",
+    "node_meeting",
+    "verdict",
+    "node_records",
+    "counts",
+    "heartbeat",
+    "store",
+    "network",
+]
+_FAULTS = ["both_levels", "retry", "interrupt", "no_memory"]
 _DATA = [
     "resumable/test_order.py",
     "resumable/test_dealing.py",
+    "resumable/test_nested.py",
+    "resumable/test_source.py",
+    "resumable/test_batches.py",
+    "resumable/test_passes.py",
     "resumable/test_resumable.py",
     "resumable/test_read_ahead.py",
 ]
-_KERAS = [*_DATA, "resumable/test_iterator_state.py", "resumable/test_skipping.py", "resumable/test_kerases.py"]
-# Those of other modules: of a file, or of all files of a folder.
+_KERAS = "resumable/test_kerases.py"
+# Those of other modules, a file or all files of a folder: the tests that are nearest, and those that may kill what the nearest ones miss.
 OTHERS = {
-    "engine/job_table": _TABLE,
-    "engine/upkeep": ["upkeep", "retention", "bounded_run", "transfers"],
-    "store/dir_meeting": _MEETING,
-    "data/": _KERAS,
-    "plan/epochs.py": ["plan/test_epochs.py", "resumable/test_resumable.py", "training/test_data.py"],
-    "training/input_position.py": [
-        "training/test_data.py",
-        "training/test_data_batches.py",
-        "training/test_interrupted_fits.py",
-    ],
+    "engine/job_table": (_TABLE, _FAULTS),
+    "engine/upkeep": (["upkeep", "retention", "bounded_run", "transfers"], _FAULTS),
+    "store/dir_meeting": (_MEETING, _FAULTS),
+    "data/iterator_state.py": (["resumable/test_iterator_state.py"], []),
+    "data/keras_calls.py": ([_KERAS], []),
+    "data/keras_input.py": ([_KERAS], ["resumable/test_resumable.py"]),
+    "data/skipping.py": (["resumable/test_skipping.py"], [_KERAS]),
+    "data/": (_DATA, [_KERAS, "resumable/test_skipping.py"]),
+    "plan/epochs.py": (["plan/test_epochs.py"], ["resumable/test_resumable.py", "training/test_data.py"]),
+    "training/input_position.py": (
+        ["resumable/test_input_position.py"],
+        ["training/test_data.py", "training/test_data_batches.py", "training/test_interrupted_fits.py"],
+    ),
 }
 
 
 def tests_of(module):
     """The tests that are nearest to a module."""
-    if module in WRITERS:
-        return WRITERS[module]
-    for begin, tests in OTHERS.items():
-        if module.startswith(begin):
-            return tests
-    raise Failure(f"which tests are about {module}? tools/mutants.py needs a line for it in OTHERS")
+    return WRITERS[module] if module in WRITERS else _of_others(module)[0]
 
 
 def further_tests_of(module):
     """The tests that may kill what the nearest ones miss. A module of the store has all other tests of the store that need no TensorFlow,
     and those of links. So a new test counts without a line here."""
-    if module not in WRITERS or not module.startswith("store/"):
+    if module not in WRITERS:
+        return _of_others(module)[1]
+    if not module.startswith("store/"):
         return []
     files = [
         one for one in sorted((ROOT / "tests/store").glob("test_*.py")) if "mark.tensorflow" not in one.read_text()
     ]
     names = [*(f"store/{one.name}" for one in files), "hostile/test_links.py"]
     return [one for one in names if one not in WRITERS[module]]
+
+
+def _of_others(module):
+    for begin, tests in OTHERS.items():
+        if module.startswith(begin):
+            return tests
+    raise Failure(f"which tests are about {module}? tools/mutants.py needs a line for it in OTHERS")
 
 
 def kind_of(module):
@@ -141,7 +163,7 @@ def tested(wanted, jobs):
         if not chosen:
             continue
         if kind is PythonPlace:
-            import_once(modules)
+            import_once({test for module in modules for test in tests_of(module)})
         with tempfile.TemporaryDirectory(prefix="deepfreeze-mutants-", dir="/dev/shm") as folder:
             places = [kind(Path(folder) / str(number)) for number in range(jobs)]
             try:
@@ -150,6 +172,11 @@ def tested(wanted, jobs):
                 found |= verdicts(places, chosen, tests_of)
                 alive = [one for one in chosen if found[one[0]] == "survived" and further_tests_of(one[1])]
                 if alive:
+                    further = {test for _, module, _ in alive for test in further_tests_of(module)}
+                    if kind is PythonPlace:
+                        import_once(further)
+                    for place in places:
+                        place.prepare(further)
                     say(f"      {len(alive)} survivors once more, with further tests")
                     found |= verdicts(places, alive, further_tests_of)
             finally:
@@ -158,10 +185,9 @@ def tested(wanted, jobs):
     return found
 
 
-def import_once(modules):
-    """Imports what the tests of these modules need, once, and not in each child."""
-    files = {ROOT / "tests" / test.partition("::")[0] for module in modules for test in tests_of(module)}
-    marked = any("pytest.mark.tensorflow" in file.read_text() for file in files)
+def import_once(tests):
+    """Imports what these tests need, once, and not in each child."""
+    marked = any("pytest.mark.tensorflow" in (ROOT / "tests" / test.partition("::")[0]).read_text() for test in tests)
     for package in ("pytest", "numpy", "google_crc32c", *(["tensorflow"] if marked else [])):
         importlib.import_module(package)
 

@@ -176,10 +176,19 @@ class Resumable(PlacedInput):
         return tf.data.Dataset.from_generator(lambda: iter(self), output_signature=signature).prefetch(tf.data.AUTOTUNE)
 
     def shapes(self) -> Any:
-        """The structure of the batches, with an ``ArraySpec`` in the place of each array."""
+        """The structure of the batches, with an ``ArraySpec`` in the place of each array. ``OptionError`` if the first batch and the last
+        one have other structures."""
         batches = self._batches(FIT).whole  # what is left of an epoch may be its last batch alone
         looks = [batches.make(number) for number in {0, len(batches) - 1}]
-        return mapped(_spec, *looks)
+        try:
+            return mapped(_spec, *looks)
+        except ValueError as error:
+            raise OptionError(
+                where="the source's batches",
+                expected="the same structure and dimensions in each",
+                found=str(error),
+                todo="give all items the same structure, and arrays as many dimensions",
+            ) from error
 
     def _batches(self, use: str) -> Batches:
         with self._lock:
@@ -266,7 +275,10 @@ def _ranks(rank: Any, ranks: Any) -> tuple[int, int] | None:
 
 
 def _spec(*parts: Any) -> ArraySpec:
-    """Shape and dtype of a leaf of batches: None for dimensions in which they differ, and for the items."""
+    """Shape and dtype of a leaf of batches: None for dimensions in which they differ, and for the items. ValueError if the arrays have
+    not as many dimensions as each other."""
     arrays = [np.asarray(part) for part in parts]
+    if len({array.ndim for array in arrays}) > 1:
+        raise ValueError(f"arrays of the shapes {', '.join(str(array.shape) for array in arrays)} in one place")
     sizes = zip(*(array.shape[1:] for array in arrays), strict=True)
     return ArraySpec((None, *(one[0] if len(set(one)) == 1 else None for one in sizes)), arrays[0].dtype)

@@ -139,6 +139,7 @@ def source_of(given: Any, load: Callable[[Any], Any] | None) -> Source:
         hasattr(given, "__len__")
         and hasattr(given, "__getitem__")
         and not isinstance(given, (Mapping, tuple, str, bytes))
+        and getattr(given, "shape", None) != ()  # an array of no dimension has no length, although it has ``__len__``
     ):
         source = Items(given, load)
     else:

@@ -27,6 +27,7 @@ def test_every_item_once_in_an_epoch_through_restarts_with_other_ranks(length, r
         for step in range(int(chance.integers(1, dealing.batches(done) + 1))):
             trained, weights = step_of(dealing, done, step)
             assert all(weights)  # each rank has a batch
+            assert all(len(rows) == 1 for rows in weights if rows[0] == 0), "a copy of one item"
             places += trained
         done = dealing.place(done, step + 1)
         assert len(places) == done
@@ -57,6 +58,14 @@ def test_what_is_dropped_is_what_does_not_fill_a_global_batch(length, ranks, eac
     trained = [place for step in range(dealing.batches(done)) for place in step_of(dealing, done, step)[0]]
     assert trained == list(range(done, length - dealing.left_out(done))) and dealing.left_out(done) < size
     assert not dealing.needs_weights(done) and len(trained) % size == 0
+    assert Dealing(length, ranks, size).left_out(done) == 0, "all are trained"
+
+
+@holds(**sizes, done=st.integers(0, 399))
+def test_weights_are_needed_where_the_last_step_of_what_is_left_is_uneven(length, ranks, each, done):
+    dealing, done = Dealing(length, ranks, ranks * each), min(done, length - 1)
+    _, weights = step_of(dealing, done, dealing.batches(done) - 1)
+    assert dealing.needs_weights(done) == ({weight for row in weights for weight in row} != {1.0})
 
 
 def test_the_ranks_divide_the_global_batch():

@@ -45,6 +45,23 @@ def test_only_so_many_are_read_ahead_and_then_no_thread_is_left():
     assert sorted(made) == list(range(7))
 
 
+def test_never_more_threads_than_wanted_make_results():
+    """Also where others have ended for want of room, and many are taken at once."""
+    going_on = threading.Event()
+    going_on.set()
+
+    def make(number):
+        assert going_on.wait(60)
+        return number
+
+    ahead = ReadAhead(make, 100, 2, 8)
+    assert next(ahead) == 0 and end_of_threads()
+    going_on.clear()
+    assert [next(ahead) for _ in range(8)] == [*range(1, 9)] and len(threads()) == 2
+    going_on.set()
+    assert end_of_threads()
+
+
 def test_an_error_comes_where_its_result_would_and_ends_it():
     def make(number):
         if number == 3:
@@ -67,14 +84,30 @@ def test_who_waits_for_a_result_is_released_by_a_stop():
         assert going_on.wait(60)
 
     ahead, got = ReadAhead(make, 4, 1, 2), []
-    waiting = threading.Thread(target=lambda: got.extend(ahead))
+    waiting = threading.Thread(target=lambda: got.append([*ahead]))
     waiting.start()
     assert begun.wait(60)
     ahead.stop()
     waiting.join(60)
-    assert got == [] and not waiting.is_alive()
+    assert got == [[]] and not waiting.is_alive()
     going_on.set()
     assert end_of_threads()
+
+
+def test_what_was_read_ahead_is_dropped_by_a_stop():
+    made = []
+
+    def make(number):
+        thing = threading.Event()
+        made.append(weakref.ref(thing))
+        return thing
+
+    ahead = ReadAhead(make, 100, 2, 4)
+    next(ahead)
+    assert end_of_threads() and len(made) == 5
+    ahead.stop()
+    gc.collect()
+    assert [one() for one in made] == [None] * 5 and ahead.finished
 
 
 def test_what_nobody_takes_from_is_forgotten():

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 import deepfreeze
 from deepfreeze.data import Resumable, keras_calls
-from deepfreeze.data.order import order
-from deepfreeze.data.passes import Passes
+from deepfreeze.data.order import item_rng, order
 from deepfreeze.errors import CorruptError, OptionError
 from tests.support import jobs
 from tests.support.properties import holds
@@ -163,15 +162,12 @@ def test_nothing_beside_a_fit_takes_items_from_it(calls, acts):
         assert trained == order(3, epoch, 23).tolist()
 
 
-def test_passes_that_are_finished_are_forgotten_first():
-    passes, generators = Passes(), [object() for _ in range(30)]
-    left = [SimpleNamespace(finished=False) for _ in range(7)]
-    for generator, one in zip(generators, left, strict=False):
-        passes.begin(generator, one, trains=False)
-    for generator in generators[7:]:
-        passes.begin(generator, SimpleNamespace(finished=True), trains=False)
-    assert [passes.of(generator) for generator in generators[:7]] == left
-    assert [generator for generator in generators[7:] if passes.of(generator)] == generators[-1:]
+def test_evaluate_sees_items_as_they_are_augmented_in_epoch_0(calls):
+    calls.append("evaluate")
+    data = Resumable(np.arange(6), 2, seed=3, augment=lambda numbers, rng: (numbers, rng.integers(1 << 30)))
+    data.begin(5)
+    drawn = [(int(number), int(draw)) for batch in pass_over(data) for number, draw in zip(*batch, strict=True)]
+    assert drawn == [(number, item_rng(3, 0, number).integers(1 << 30)) for number in range(6)]
 
 
 def seen(data):
