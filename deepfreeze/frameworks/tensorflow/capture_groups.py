@@ -99,21 +99,21 @@ class Flag:
     writes the second."""
 
     def __init__(self) -> None:
-        self._target = own_variable(_NO_STEP, "deepfreeze_target", tf.int64)
+        self._target = counters.OwnNumber(_NO_STEP, "deepfreeze_target")
         self._captured = own_variable(_NO_STEP, "deepfreeze_captured", tf.int64)
 
     def arm(self, step: int) -> None:
         """Sets the step to capture."""
-        counters.write(self._target, step)
+        self._target.set(step)
 
     def clear(self) -> None:
         """Sets both to no step."""
-        self._target.assign(_NO_STEP)
+        self._target.set(_NO_STEP)
         self._captured.assign(_NO_STEP)
 
     def hit(self, step: tf.Tensor) -> tf.Tensor:
         """In the graph: whether ``step``, an int64 scalar, is the step to capture. A bool scalar."""
-        return tf.equal(step, self._target.read_value())
+        return tf.equal(step, self._target.variable.read_value())
 
     def last(self) -> tf.Tensor:
         """In the graph: the step that was captured last, an int64 scalar."""

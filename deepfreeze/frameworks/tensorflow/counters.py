@@ -6,8 +6,9 @@ make in between is not needed for one number.
 
 from __future__ import annotations
 
-import numpy as np
 import tensorflow as tf
+
+from deepfreeze.frameworks.tensorflow.own_variables import own_variable
 
 
 def read(variable: tf.Variable) -> int:
@@ -15,6 +16,25 @@ def read(variable: tf.Variable) -> int:
     return int(tf.raw_ops.ReadVariableOp(resource=variable.handle, dtype=variable.dtype))
 
 
-def write(variable: tf.Variable, value: int) -> None:
-    """Sets a scalar variable of whole numbers."""
-    tf.raw_ops.AssignVariableOp(resource=variable.handle, value=np.array(value, variable.dtype.as_numpy_dtype))
+class OwnNumber:
+    """A variable of this package's own that holds one int64, which nothing but ``set`` writes. ``variable``: for the graph, which reads
+    it."""
+
+    def __init__(self, value: int, name: str) -> None:
+        self.variable = own_variable(value, name, tf.int64)
+        self._value = value
+        self._difference, self._added = 0, _int64(0)
+
+    def set(self, value: int) -> None:
+        """Adds the difference to the value before. A difference that is the same as the last one, as in a training that captures every
+        tenth step, is a tensor already: making a new tensor takes longer than the addition."""
+        if value - self._value != self._difference:
+            self._difference = value - self._value
+            self._added = _int64(self._difference)
+        tf.raw_ops.AssignAddVariableOp(resource=self.variable.handle, value=self._added)
+        self._value = value
+
+
+def _int64(value: int) -> tf.Tensor:
+    with tf.init_scope(), tf.device("CPU:0"):
+        return tf.constant(value, tf.int64)
