@@ -54,13 +54,8 @@ Status DirMeeting::SealedTogether(const Record& own, const NodeRanks& ranks, con
   const std::string path = Join(directory, NodeRecordName(ranks));
   SealedByAnother(step);
   *seal = Seal::kSeen;  // another rank may write them
-  bool writes = false;  // a call before has made the file
-  {
-    const MutexLock lock(&mutex_);
-    writes = together_.count(step) > 0;
-  }
   std::unique_ptr<File> file;
-  if (writes) {
+  if (HasBegunTogether(step)) {
     *seal = Seal::kUnseen;
     // Emptied, and not made anew: while the name is free another rank would take it.
     DF_RETURN_IF_ERROR(env_->Open(path + ".tmp", OpenMode::kTruncate, &file));
@@ -83,6 +78,11 @@ Status DirMeeting::SealedTogether(const Record& own, const NodeRanks& ranks, con
   }
   DF_RETURN_IF_ERROR(Publish(env_, path, records, seal, std::move(file)));
   return env_->SyncDir(directory);
+}
+
+bool DirMeeting::HasBegunTogether(int64_t step) {
+  const MutexLock lock(&mutex_);
+  return together_.count(step) > 0;
 }
 
 Status DirMeeting::Failed(int64_t step, const std::string& why) {
