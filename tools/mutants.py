@@ -54,7 +54,7 @@ WRITERS = {
         *_POWER,
     ],
 }
-_TABLE = ["job_table", "upkeep", "level_state", "buffer_parts", "tuning", "transfers", "touch", "engine", "bounded_run"]
+_TABLE = ["job_table", "job_reports", "upkeep", "level_state", "buffer_parts", "tuning", "transfers", "touch", "engine", "bounded_run"]
 _MEETING = [
     "meeting",
     "dir_meeting",
@@ -74,6 +74,8 @@ _DATA = [
     "resumable/test_source.py",
     "resumable/test_batches.py",
     "resumable/test_passes.py",
+    "resumable/test_placed_input.py",
+    "resumable/test_resumable_options.py",
     "resumable/test_resumable.py",
     "resumable/test_read_ahead.py",
 ]
@@ -84,8 +86,8 @@ OTHERS = {
     "engine/upkeep": (["upkeep", "retention", "bounded_run", "transfers"], _FAULTS),
     "store/dir_meeting": (_MEETING, _FAULTS),
     "data/iterator_state.py": (["resumable/test_iterator_state.py"], []),
-    "data/keras_calls.py": ([_KERAS], []),
-    "data/keras_input.py": ([_KERAS], ["resumable/test_resumable.py"]),
+    "data/keras_calls.py": (["resumable/test_keras_calls.py", _KERAS], []),
+    "data/keras_input.py": (["resumable/test_keras_input.py", "resumable/test_resumable.py"], [_KERAS]),
     "data/skipping.py": (["resumable/test_skipping.py"], [_KERAS]),
     "data/": (_DATA, [_KERAS, "resumable/test_skipping.py"]),
     "plan/epochs.py": (["plan/test_epochs.py"], ["resumable/test_resumable.py", "training/test_data.py"]),

@@ -22,7 +22,7 @@ class Call:
     name: str
     steps: int | None
     workers: int
-    class_weight: bool = False
+    class_weight: bool
 
 
 def bases() -> tuple[type, ...]:

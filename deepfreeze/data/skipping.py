@@ -115,27 +115,27 @@ class Skipping(PlacedInput):
         seen = [_Batch(*values) for values in state["seen"]]
         self._crcs.update({(one.epoch, one.number): one.crc for one in seen})
         if seen:
-            self._skip(seen[0])
+            iterator = self._behind(seen[0].epoch, seen[0].number)
+            if self.batches_done:
+                self._ready = seen[0].epoch, iterator
 
-    def _skip(self, seen: _Batch) -> None:
-        """Reads up to the batch that was ``seen`` before the restart, and compares it."""
-        if seen.number:
-            self.notify(
-                "info", f"reading {seen.number + 1} batches of epoch {seen.epoch} again, which are trained already"
-            )
-        iterator = iter(self._of(seen.epoch).skip(seen.number))
-        batch = next(iterator, None)
-        if batch is None or _crc(_arrays(batch)) != seen.crc:
+    def _behind(self, epoch: int, number: int) -> Iterator[Any]:
+        """An iterator over the batches behind that of this ``number``, which was trained before. Reads up to it, and compares its checksum
+        if that is known. ``OptionError`` if it is another batch."""
+        if number:
+            self.notify("info", f"reading {number + 1} batches of epoch {epoch} again, which are trained already")
+        iterator = iter(self._of(epoch).skip(number))
+        batch, crc = next(iterator, None), self._crcs.get((epoch, number))
+        if batch is None or crc not in (None, _crc(_arrays(batch))):
             raise OptionError(
                 where="the pipeline of Skipping",
-                expected=f"batch {seen.number} of epoch {seen.epoch} to be the one that was trained before",
+                expected=f"batch {number} of epoch {epoch} to be the one that was trained before",
                 found="another batch" if batch is not None else "no batch",
                 todo="make its order repeatable: give each shuffle a seed and reshuffle_each_iteration=False (or pass a function of the "
                 "epoch, and seed=epoch), draw random numbers by tf.random.stateless_*, read files in a fixed order, keep "
                 "options().deterministic True",
             )
-        if self.batches_done:
-            self._ready = seen.epoch, iterator
+        return iterator
 
     # The passes.
 
@@ -158,7 +158,12 @@ class Skipping(PlacedInput):
     def _opened(self, place: Place) -> _Pass:
         epoch, done = place
         ready, self._ready = self._ready, None
-        iterator = ready[1] if ready is not None and ready[0] == epoch and done else iter(self._of(epoch))
+        if not done:
+            iterator = iter(self._of(epoch))
+        elif ready is not None and ready[0] == epoch:
+            iterator = ready[1]
+        else:  # a loop has ended within the epoch, and another one begins
+            iterator = self._behind(epoch, done - 1)
         return _Pass(iterator, self._whole - done, lambda number, batch: self._note(epoch, done + number, batch))
 
     def _shown_to(self, use: str) -> _Pass:

@@ -1,6 +1,11 @@
 // The table of jobs: no two jobs wait for each other, and memory and slots are released at the right time.
 #include "engine/job_table.h"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <string>
 #include <thread>
 
 #include "deepfreeze/deepfreeze.h"
@@ -149,6 +154,30 @@ void AFaultOfTheEngineFailsTheStep() {
   table.Finish(next, kLocal);
   Commit(&table, next);
   CHECK_OK(table.Wait(2, DF_EXTERNAL, kLong));
+}
+
+// In a test it ends the process, and says why.
+void AFaultOfTheEngineEndsATest() {
+  int pipe[2];
+  CHECK(::pipe(pipe) == 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::dup2(pipe[1], STDERR_FILENO);
+    TableOptions options = WithSlots(2);
+    options.on_fault = OnFault::kAbort;
+    JobTable table(Env::Posix(), options);
+    table.Finish(Submitted(&table, 7, false), kLocal);  // which no thread has begun
+    ::_exit(0);
+  }
+  ::close(pipe[1]);
+  std::string said;
+  char some[256];
+  for (ssize_t n = 0; (n = ::read(pipe[0], some, sizeof some)) > 0;) said.append(some, static_cast<size_t>(n));
+  ::close(pipe[0]);
+  int status = 0;
+  CHECK_EQ(::waitpid(child, &status, 0), child);
+  CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+  CHECK(said.find("step 7: a change that engine/level_state.h does not have") != std::string::npos);
 }
 
 // Uses up CPU time of the calling thread. RETURNS what the clocks have then.
@@ -401,6 +430,7 @@ int main() {
   deepfreeze::TheOldestCheckpointIsCommittedBesideNewerOnes();
   for (int n = 0; n < 5; ++n) deepfreeze::TheBoundOfUncommittedCheckpointsChanges();
   deepfreeze::AFaultOfTheEngineFailsTheStep();
+  deepfreeze::AFaultOfTheEngineEndsATest();
   deepfreeze::TheCpuTimesOfAllCheckpointsSumUpToWhatTheThreadsHaveUsed();
   deepfreeze::WhatTheLocalWriterReadsIsNotReleased();
   deepfreeze::ALocalTierThatIsGivenUpTakesNoCaptures();

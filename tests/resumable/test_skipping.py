@@ -1,5 +1,8 @@
 """``deepfreeze.data.Skipping``: a ``tf.data`` pipeline goes on where it was, or says why it can't."""
 
+import copy
+
+import google_crc32c
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -132,6 +135,65 @@ def test_a_state_of_a_batch_long_ago_is_refused(monkeypatch):
     data.advance(2)
     with pytest.raises(OptionError, match="found batch 1 of epoch 0"):
         data.state()
+
+
+def test_the_longest_and_the_shortest_epoch():
+    assert len(Skipping(shuffled().take(1))) == 1 and len(Skipping(of_epoch, length=2**31 - 1)) == 2**31 - 1
+    for length in (0, 2**31):
+        with pytest.raises(OptionError, match="length=: expected a whole number from 1 to 2147483647"):
+            Skipping(of_epoch, length=length)
+    assert Skipping(of_epoch).same_on_all_ranks() == {"length": BATCHES}
+
+
+def test_a_copy_goes_on_by_itself():
+    data = Skipping(of_epoch)
+    trained(data, 3)
+    copied = copy.deepcopy(data)
+    assert trained(copied, 2) == trained(Skipping(of_epoch), 5)[3:]
+    assert (copied.batches_done, data.batches_done) == (5, 3)
+    assert copied.state()["seen"][0] != data.state()["seen"][0]
+
+
+@pytest.mark.parametrize("parts", [(3, 1, 5, 8), (1, 6, 7, 2)])
+def test_a_loop_that_was_left_goes_on_with_the_next_batch(parts):
+    """In the same process, over the same object."""
+    data = Skipping(of_epoch)
+    assert [batch for part in parts for batch in trained(data, part)] == trained(Skipping(of_epoch), sum(parts))
+
+
+def test_a_loop_that_was_left_does_not_go_on_in_another_order():
+    data = Skipping(shuffled())
+    trained(data, 3)
+    with pytest.raises(OptionError, match=r"batch 2 of epoch 0 to be the one that was trained before; found another"):
+        next(iter(data))
+    data.begin(1)
+    assert len(trained(data, BATCHES)) == BATCHES
+
+
+def test_what_is_read_again_is_said_unless_an_epoch_begins():
+    for stop, expected in [(3, ["reading 3 batches of epoch 0 again, which are trained already"]), (BATCHES, [])]:
+        data, other, said = Skipping(of_epoch), Skipping(of_epoch), []
+        trained(data, stop)
+        other.notify = lambda level, message, said=said: said.append(message)
+        other.set_state(data.state())
+        assert said == expected
+
+
+def test_a_batch_is_known_by_the_checksum_of_its_bytes_as_in_older_versions():
+    data = Skipping(tf.data.Dataset.from_tensors((np.arange(6, dtype="i4"), np.array([b"a", b"bc"]))))
+    assert len(trained(data, 1)) == 1
+    crc = google_crc32c.value(np.arange(6, dtype="i4").tobytes() + b"a\0bc")
+    assert data.state()["seen"] == [[0, 0, crc]]
+
+
+def test_an_epoch_whose_batches_are_handed_out_has_ended_where_nobody_tells():
+    data = Skipping(of_epoch)
+    taken = iter(data)
+    next(taken)
+    assert data.epoch == 0
+    assert len([*taken]) == BATCHES - 1 and data.epoch == 1
+    data.begin(4)
+    assert (data.next_epoch, data.begun, data.batches_done) == (4, False, 0)
 
 
 @pytest.mark.full

@@ -1,0 +1,72 @@
+// What the table of jobs tells of a checkpoint at each of its stages.
+#include <string>
+#include <vector>
+
+#include "deepfreeze/deepfreeze.h"
+#include "engine/job_table.h"
+#include "testing/check.h"
+
+namespace deepfreeze {
+namespace {
+
+constexpr double kNotYet = -1;
+constexpr double kPause = 0.002;  // seconds before each stage ends
+
+struct Told {
+  JobTable table{Env::Posix(), TableOptions{2, 2, true}};
+  JobRef job = std::make_shared<Job>();
+
+  Told() {
+    job->step = 5;
+    job->nbytes = 7;
+    CHECK_OK(table.Submit(job, false, 0));
+  }
+  void Pass(LevelId level, size_t stage) {
+    CHECK_EQ(table.Next(level, stage), job);
+    Env::Posix()->SleepMillis(static_cast<uint64_t>(kPause * 1e3));
+    table.Finish(job, level);
+  }
+  void Reports(int level, bool released, const std::vector<double>& after) {
+    const std::vector<Report> reports = table.Poll(8);
+    CHECK_EQ(reports.size(), 1U);
+    const Report& one = reports.front();
+    CHECK(one.step == 5 && one.level == level && one.code == Code::kOk && one.nbytes == 7);
+    CHECK_EQ(one.released, released);
+    const double seconds[] = {one.local_s, one.written_s, one.external_s};
+    for (size_t i = 0; i < 3; ++i) CHECK(i < after.size() ? seconds[i] >= after[i] : seconds[i] == kNotYet);
+  }
+  void IsUnderWay(int level, bool published, double age) {
+    const std::vector<UnderWay> found = table.Unfinished(8);
+    CHECK_EQ(found.size(), 1U);
+    const UnderWay& one = found.front();
+    CHECK(one.step == 5 && one.level == level && one.published == published && one.nbytes == 7 && one.age_s >= age);
+    CHECK_EQ(one.waits_for, "");
+  }
+};
+
+// From its submission on. Its memory is released when the transfer has read it, though it is whole on the local tier.
+void EachStageIsTold() {
+  Told told;
+  CHECK(told.table.Poll(8).empty());
+  told.IsUnderWay(DF_CAPTURED, false, 0);
+  told.Pass(kLocal, 0);
+  told.Reports(DF_LOCAL, false, {kPause});
+  told.IsUnderWay(DF_LOCAL, false, kPause);
+  told.Pass(kExternal, kTransfer);
+  told.Reports(DF_LOCAL, true, {kPause});
+  told.IsUnderWay(DF_LOCAL, false, 2 * kPause);
+  told.Pass(kExternal, kPublish);
+  told.Reports(DF_LOCAL, true, {kPause, 3 * kPause});
+  told.IsUnderWay(DF_LOCAL, true, 3 * kPause);
+  told.Pass(kExternal, kCommit);
+  told.Reports(DF_EXTERNAL, true, {kPause, 3 * kPause, 4 * kPause});
+  CHECK(told.table.Unfinished(8).empty() && told.table.Poll(8).empty());
+}
+
+}  // namespace
+}  // namespace deepfreeze
+
+int main() {
+  using namespace deepfreeze;
+  EachStageIsTold();
+}
