@@ -54,7 +54,18 @@ WRITERS = {
         *_POWER,
     ],
 }
-_TABLE = ["job_table", "job_reports", "upkeep", "level_state", "buffer_parts", "tuning", "transfers", "touch", "engine", "bounded_run"]
+_TABLE = [
+    "job_table",
+    "job_reports",
+    "upkeep",
+    "level_state",
+    "buffer_parts",
+    "tuning",
+    "transfers",
+    "touch",
+    "engine",
+    "bounded_run",
+]
 _MEETING = [
     "meeting",
     "dir_meeting",

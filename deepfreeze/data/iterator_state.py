@@ -12,6 +12,8 @@ from deepfreeze import arguments
 from deepfreeze.errors import OptionError
 
 _PREFIX = "iterator"
+# Names in a state: it has the elements of all buffers, and not where each part is; and it was taken before the first element was read.
+_BUFFERED, _UNTOUCHED = "buffered", "untouched"
 
 
 class IteratorState(Iterator[Any]):
@@ -36,11 +38,23 @@ class IteratorState(Iterator[Any]):
         is_iterator = hasattr(source, "__next__") and hasattr(source, "element_spec")
         is_dataset = hasattr(source, "with_options") and hasattr(source, "element_spec")
         arguments.require("source", source, is_iterator or is_dataset, "a tf.data.Dataset, or an iterator over one")
-        self._iterator = source if is_iterator else _started(source)
+        self._dataset: Any = None if is_iterator else source
+        self._iterator = source if is_iterator else _symbolic(source)
+        # Before the first element was read TensorFlow can't tell whether all parts know where in their input they are.
+        self._untouched, self._buffered = not is_iterator, False
 
     def __next__(self) -> Any:
         """The next element: a structure of tensors."""
-        return next(self._iterator)
+        element = next(self._iterator)
+        if self._untouched:
+            self._untouched = False
+            if not _can_be_saved(self._iterator):
+                other = iter(self._dataset)
+                first = next(other)
+                if _can_be_saved(other):
+                    self._iterator, self._buffered = other, True
+                    return first
+        return element
 
     def state_dict(self) -> dict[str, Any]:
         """TensorFlow's checkpoint of the iterator: {file name: bytes}. ``OptionError`` if a part of the pipeline can't be saved."""
@@ -54,10 +68,17 @@ class IteratorState(Iterator[Any]):
                     found=str(error).strip().split("\n")[0][:300],
                     todo="leave from_generator, py_function and datasets that other processes serve out, or use deepfreeze.data.Skipping",
                 ) from error
-            return {file.name: file.read_bytes() for file in sorted(Path(folder).iterdir())}
+            files = {file.name: file.read_bytes() for file in sorted(Path(folder).iterdir())}
+        return files | {
+            name: b"" for name, holds in ((_BUFFERED, self._buffered), (_UNTOUCHED, self._untouched)) if holds
+        }
 
     def load_state_dict(self, state: Mapping[str, bytes]) -> None:
         """Goes on behind the element that was given out last before ``state_dict``. ``OptionError`` if the state is of another pipeline."""
+        if self._dataset is not None:
+            # TensorFlow would read a state of the other kind without an error, and go on elsewhere.
+            self._buffered, self._untouched = _BUFFERED in state, _UNTOUCHED in state
+            self._iterator = iter(self._dataset) if self._buffered else _symbolic(self._dataset)
         with tempfile.TemporaryDirectory(prefix="deepfreeze-iterator-") as folder:
             for name, data in state.items():
                 (Path(folder) / Path(name).name).write_bytes(data)
@@ -72,18 +93,21 @@ class IteratorState(Iterator[Any]):
                 ) from error
 
 
-def _started(dataset: Any) -> Any:
-    """An iterator over ``dataset``, with symbolic checkpoints if all of its parts support them."""
-    tf: Any = sys.modules["tensorflow"]
-    options = tf.data.Options()
+def _symbolic(dataset: Any) -> Any:
+    """An iterator over ``dataset`` of which TensorFlow saves where each part is, if all of its parts know that."""
+    options = sys.modules["tensorflow"].data.Options()
     options.experimental_symbolic_checkpoint = True
-    iterator = iter(dataset.with_options(options))
+    return iter(dataset.with_options(options))
+
+
+def _can_be_saved(iterator: Any) -> bool:
+    """Whether TensorFlow can save this ``iterator``, of which an element was read."""
     with tempfile.TemporaryDirectory(prefix="deepfreeze-iterator-") as folder:
         try:
             _checkpoint(iterator).write(str(Path(folder) / _PREFIX))
-        except (tf.errors.OpError, ValueError):
-            return iter(dataset)
-    return iterator
+        except Exception:
+            return False
+    return True
 
 
 def _checkpoint(iterator: Any) -> Any:

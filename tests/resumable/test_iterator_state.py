@@ -1,5 +1,7 @@
 """``deepfreeze.data.IteratorState``: a loop goes on with the element that comes next, whatever its pipeline has read ahead."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -38,6 +40,27 @@ def test_a_shuffled_pipeline_goes_on_and_repeats_nothing(given):
     assert sorted(number for batch in before + rest for number in batch) == list(range(200))
 
 
+@pytest.mark.parametrize("read", [0, 1, 5])
+def test_a_pipeline_whose_parts_do_not_know_their_place_goes_on_too(read):
+    """TensorFlow saves the elements in its buffers then, which it notices when the first element was read."""
+
+    def grouped():
+        return tf.data.Dataset.range(40).group_by_window(lambda n: n % 3, lambda _, some: some.batch(4), window_size=4)
+
+    first, second, third = (IteratorState(grouped()) for _ in range(3))
+    before = numbers(first, read) if read else []
+    second.load_state_dict(first.state_dict())
+    between = numbers(second, 2)
+    third.load_state_dict(second.state_dict())
+    assert before + between + numbers(third) == numbers(grouped())
+
+
+def test_a_pipeline_of_which_nothing_was_read_begins_with_the_same_order():
+    first, second = IteratorState(pipeline()), IteratorState(pipeline())
+    second.load_state_dict(first.state_dict())
+    assert numbers(second) == numbers(first)
+
+
 @pytest.mark.full
 def test_a_loop_with_an_iterator_goes_on(keras, tmp_path):
     def loop(stop):
@@ -74,6 +97,7 @@ def test_the_state_of_another_pipeline_is_refused():
         IteratorState(tf.data.Dataset.range(9)).load_state_dict(state)
 
 
-def test_what_is_no_dataset_is_refused():
+@pytest.mark.parametrize("given", [[1, 2], iter([1, 2]), SimpleNamespace(element_spec=tf.TensorSpec(()))])
+def test_what_is_no_dataset_is_refused(given):
     with pytest.raises(OptionError, match=r"a tf\.data\.Dataset, or an iterator over one"):
-        IteratorState([1, 2])
+        IteratorState(given)
