@@ -1,4 +1,5 @@
 // What the table of jobs tells of a checkpoint at each of its stages.
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -63,10 +64,33 @@ void EachStageIsTold() {
   CHECK(told.table.Unfinished(8).empty() && told.table.Poll(8).empty());
 }
 
+// What a wait for it says, once its fate is known and its local level still writes.
+void AStepThatIsOverWaitsForNoCommit() {
+  for (const bool fails : {false, true}) {
+    Told told;
+    const auto says = [&](const char* what) {
+      const Status drained = told.table.Drain(std::chrono::steady_clock::now());
+      CHECK(drained.code() == Code::kTimeout && drained.message().find(what) != std::string::npos);
+    };
+    CHECK_EQ(told.table.Next(kLocal, 0), told.job);
+    for (const size_t stage : {kTransfer, kPublish}) told.Pass(kExternal, stage);
+    CHECK_EQ(told.table.Next(kExternal, kCommit), told.job);
+    told.table.SetWaitsFor(told.job, "waits for its commit (rank 3)");
+    says("waits for its commit (rank 3)");
+    if (fails) {
+      told.table.Fail(told.job, kExternal, Status(Code::kIo, "the store"));
+    } else {
+      told.table.Finish(told.job, kExternal);
+    }
+    says("step 5 is being finished");
+  }
+}
+
 }  // namespace
 }  // namespace deepfreeze
 
 int main() {
   using namespace deepfreeze;
   EachStageIsTold();
+  AStepThatIsOverWaitsForNoCommit();
 }
