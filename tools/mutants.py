@@ -57,6 +57,7 @@ WRITERS = {
 _TABLE = [
     "job_table",
     "job_reports",
+    "job_waits",
     "upkeep",
     "level_state",
     "buffer_parts",

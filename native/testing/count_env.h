@@ -35,6 +35,8 @@ class CountEnv final : public Env {
   std::function<Status()> on_join;
   // Called before each Populate with the number of the call, from 1; a test may wait in it, and a failure is returned.
   std::function<Status(uint64_t nth)> on_populate;
+  // In place of the base's NowMicros.
+  std::function<uint64_t()> on_now;
   // In place of the base's CpuMicros.
   std::function<uint64_t()> on_cpu;
   // In place of the base's ThreadCpuNanos.
@@ -100,7 +102,7 @@ class CountEnv final : public Env {
     pages -= size;
     base_->FreePages(data, size);
   }
-  uint64_t NowMicros() override { return base_->NowMicros(); }
+  uint64_t NowMicros() override { return on_now ? on_now() : base_->NowMicros(); }
   uint64_t CpuMicros() override { return on_cpu ? on_cpu() : base_->CpuMicros(); }
   uint64_t ThreadCpuNanos() override { return on_thread_cpu ? on_thread_cpu() : base_->ThreadCpuNanos(); }
   CoreCount Cores() override { return on_cores ? on_cores() : base_->Cores(); }

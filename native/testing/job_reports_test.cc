@@ -6,41 +6,49 @@
 #include "deepfreeze/deepfreeze.h"
 #include "engine/job_table.h"
 #include "testing/check.h"
+#include "testing/count_env.h"
 
 namespace deepfreeze {
 namespace {
 
 constexpr double kNotYet = -1;
-constexpr double kPause = 0.002;  // seconds before each stage ends
 
+// A checkpoint, each of whose stages takes a second.
 struct Told {
-  JobTable table{Env::Posix(), TableOptions{2, 2, true}};
+  CountEnv env{Env::Posix()};
+  uint64_t seconds = 1000;  // on the clock
+  JobTable table;
   JobRef job = std::make_shared<Job>();
 
-  Told() {
+  Told() : table(Clock(), TableOptions{2, 2, true}) {
     job->step = 5;
     job->nbytes = 7;
     CHECK_OK(table.Submit(job, false, 0));
   }
   void Pass(LevelId level, size_t stage) {
     CHECK_EQ(table.Next(level, stage), job);
-    Env::Posix()->SleepMillis(static_cast<uint64_t>(kPause * 1e3));
+    ++seconds;
     table.Finish(job, level);
   }
-  void Reports(int level, bool released, const std::vector<double>& after) {
+  Env* Clock() {
+    env.on_now = [this] { return seconds * 1000000; };
+    return &env;
+  }
+  // times: how long after the submission it was local, written and external, as far as it is.
+  void Reports(int level, bool released, const std::vector<double>& times) {
     const std::vector<Report> reports = table.Poll(8);
     CHECK_EQ(reports.size(), 1U);
     const Report& one = reports.front();
     CHECK(one.step == 5 && one.level == level && one.code == Code::kOk && one.nbytes == 7);
     CHECK_EQ(one.released, released);
-    const double seconds[] = {one.local_s, one.written_s, one.external_s};
-    for (size_t i = 0; i < 3; ++i) CHECK(i < after.size() ? seconds[i] >= after[i] : seconds[i] == kNotYet);
+    const double took[] = {one.local_s, one.written_s, one.external_s};
+    for (size_t i = 0; i < 3; ++i) CHECK_EQ(took[i], i < times.size() ? times[i] : kNotYet);
   }
   void IsUnderWay(int level, bool published, double age) {
     const std::vector<UnderWay> found = table.Unfinished(8);
     CHECK_EQ(found.size(), 1U);
     const UnderWay& one = found.front();
-    CHECK(one.step == 5 && one.level == level && one.published == published && one.nbytes == 7 && one.age_s >= age);
+    CHECK(one.step == 5 && one.level == level && one.published == published && one.nbytes == 7 && one.age_s == age);
     CHECK_EQ(one.waits_for, "");
   }
 };
@@ -51,16 +59,18 @@ void EachStageIsTold() {
   CHECK(told.table.Poll(8).empty());
   told.IsUnderWay(DF_CAPTURED, false, 0);
   told.Pass(kLocal, 0);
-  told.Reports(DF_LOCAL, false, {kPause});
-  told.IsUnderWay(DF_LOCAL, false, kPause);
+  told.Reports(DF_LOCAL, false, {1});
+  told.IsUnderWay(DF_LOCAL, false, 1);
   told.Pass(kExternal, kTransfer);
-  told.Reports(DF_LOCAL, true, {kPause});
-  told.IsUnderWay(DF_LOCAL, false, 2 * kPause);
+  told.Reports(DF_LOCAL, true, {1});
+  told.IsUnderWay(DF_LOCAL, false, 2);
+  CHECK_EQ(told.table.IdleMs(), 2000U);  // the transfer itself notes that bytes move
   told.Pass(kExternal, kPublish);
-  told.Reports(DF_LOCAL, true, {kPause, 3 * kPause});
-  told.IsUnderWay(DF_LOCAL, true, 3 * kPause);
+  CHECK_EQ(told.table.IdleMs(), 0U);
+  told.Reports(DF_LOCAL, true, {1, 3});
+  told.IsUnderWay(DF_LOCAL, true, 3);
   told.Pass(kExternal, kCommit);
-  told.Reports(DF_EXTERNAL, true, {kPause, 3 * kPause, 4 * kPause});
+  told.Reports(DF_EXTERNAL, true, {1, 3, 4});
   CHECK(told.table.Unfinished(8).empty() && told.table.Poll(8).empty());
 }
 

@@ -125,30 +125,6 @@ void WhatTheLocalWriterReadsIsNotReleased() {
   }
 }
 
-// A capture that waits for memory gets that of a checkpoint as soon as it is whole on the local tier.
-void ACaptureGetsTheMemoryOfWhatIsLocal() {
-  JobTable table(Env::Posix(), TableOptions{1, 2, true});
-  const JobRef first = Submitted(&table, 1, false);
-  CHECK_EQ(table.Next(kLocal, 0), first);
-  CHECK(table.AcquireSlot(first) >= 0);
-  auto second = std::make_shared<Job>();
-  second->step = 2;
-  Waiting capture([&] { CHECK_OK(table.Submit(second, false, kForEver)); });
-  table.Finish(first, kLocal);
-  capture.Join();
-  CHECK(first->released());
-}
-
-// A level that waits for another one is woken by its failure.
-void AFailureOfALevelWakesThoseThatWaitForIt() {
-  JobTable table(Env::Posix(), WithSlots(2));
-  const JobRef job = Submitted(&table, 1, false);
-  CHECK_EQ(table.Next(kLocal, 0), job);
-  Waiting other([&] { CHECK(table.AwaitSettled(job, kLocal, CondVar::Time::max()) == LevelState::kFailed); });
-  table.Fail(job, kLocal, Status(Code::kNoSpace, "no slot"));
-  other.Join();
-}
-
 // Levels begin together, unless a row has one wait for another.
 void ALevelWaitsForThoseOfItsRow() {
   for (const bool waits : {false, true}) {
@@ -169,7 +145,9 @@ void AFaultOfTheEngineFailsTheStep() {
   options.on_fault = OnFault::kFailStep;
   JobTable table(Env::Posix(), options);
   const JobRef job = Submitted(&table, 1, false);
+  Waiting wait([&] { CHECK(table.Wait(1, DF_EXTERNAL, kForEver).code() == Code::kIo); });
   table.Finish(job, kLocal);  // which no thread has begun
+  wait.Join();
   const std::vector<Report> reports = table.Poll(8);
   CHECK(reports.size() == 1 && reports.front().code == Code::kIo);
   CHECK(reports.front().message.find("fault") != std::string::npos && !reports.front().released);
@@ -457,8 +435,6 @@ int main() {
   deepfreeze::AFaultOfTheEngineEndsATest();
   deepfreeze::TheCpuTimesOfAllCheckpointsSumUpToWhatTheThreadsHaveUsed();
   deepfreeze::WhatTheLocalWriterReadsIsNotReleased();
-  deepfreeze::ACaptureGetsTheMemoryOfWhatIsLocal();
-  deepfreeze::AFailureOfALevelWakesThoseThatWaitForIt();
   deepfreeze::ALocalTierThatIsGivenUpTakesNoCaptures();
   deepfreeze::SlotsTakenByLaterStepsAreNotWaitedFor();
   for (int n = 0; n < 200; ++n) deepfreeze::ASlotThatIsLostToALaterCaptureIsNotWaitedFor();
