@@ -101,11 +101,11 @@ def _symbolic(dataset: Any) -> Any:
 
 
 def _can_be_saved(iterator: Any) -> bool:
-    """Whether TensorFlow can save this ``iterator``, of which an element was read."""
+    """True if TensorFlow can save this ``iterator``, of which an element was read."""
     with tempfile.TemporaryDirectory(prefix="deepfreeze-iterator-") as folder:
         try:
             _checkpoint(iterator).write(str(Path(folder) / _PREFIX))
-        except Exception:
+        except (sys.modules["tensorflow"].errors.OpError, ValueError):
             return False
     return True
 

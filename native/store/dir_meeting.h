@@ -33,7 +33,7 @@ class DirMeeting final : public Meeting {
  private:
   bool decides() const { return identity_.rank == 0; }
   Identity At(int64_t step) const;
-  // Whether a call of SealedTogether for the step has made the file of its node's records.
+  // RETURNS true if SealedTogether has made the file of the node's records for this step.
   bool HasBegunTogether(int64_t step);
   // The failure of a rank as all ranks tell it. A text that already names a rank, because that rank had heard of
   // another one's failure, stays as it is.

@@ -1,4 +1,5 @@
-// One rank's side of a meeting in the run's directory, where a call to the store fails or somebody else was faster.
+// A rank seals its steps in the run's directory, and looks there for the verdict: a call to the store fails, or another
+// rank of the node was faster.
 #include "store/dir_meeting.h"
 
 #include <memory>

@@ -1,4 +1,4 @@
-// What the table of jobs tells of a checkpoint at each of its stages.
+// The table of jobs reports each checkpoint, stage by stage.
 #include <chrono>
 #include <string>
 #include <vector>
@@ -74,7 +74,7 @@ void EachStageIsTold() {
   CHECK(told.table.Unfinished(8).empty() && told.table.Poll(8).empty());
 }
 
-// What a wait for it says, once its fate is known and its local level still writes.
+// A wait that times out names the commit only until the step's fate is known. Here the local level still writes then.
 void AStepThatIsOverWaitsForNoCommit() {
   for (const bool fails : {false, true}) {
     Told told;

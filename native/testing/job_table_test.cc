@@ -10,37 +10,17 @@
 
 #include "deepfreeze/deepfreeze.h"
 #include "testing/check.h"
+#include "testing/table_jobs.h"
 #include "testing/waiting.h"
 
 namespace deepfreeze {
 namespace {
-
-constexpr uint64_t kLong = 60000;
-constexpr uint64_t kForEver = 100 * kLong;  // of a wait that something else must end
-
-JobRef Submitted(JobTable* table, int64_t step, bool captured) {
-  auto job = std::make_shared<Job>();
-  job->step = step;
-  CHECK_OK(table->Submit(job, captured, kLong));
-  return job;
-}
 
 JobRef CapturedInSlot(JobTable* table, int64_t step) {
   int slot = SlotPool::kNoSlot;
   CHECK_OK(table->Reserve(Home::kSlot, kLong, &slot));
   return Submitted(table, step, true);
 }
-
-// Takes the job through the stages of the external level, from `stage` on.
-void Commit(JobTable* table, const JobRef& job, size_t stage = kTransfer) {
-  for (; stage <= kCommit; ++stage) {
-    CHECK_EQ(table->Next(kExternal, stage), job);
-    if (stage == kCommit) table->ReleaseSlots(job->step);
-    table->Finish(job, kExternal);
-  }
-}
-
-TableOptions WithSlots(uint32_t slots) { return TableOptions{2, slots, true}; }
 
 // A table of an engine that was opened with so many transfers, with captures in the caller's memory.
 TableOptions WithTransfers(size_t transfers) {

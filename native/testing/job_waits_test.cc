@@ -1,35 +1,12 @@
-// What ends a wait in the table of jobs: memory, a slot, another level's end, a failure, the end of the engine.
+// Each wait in the table of jobs ends: by free memory, a free slot, a failure, or the end of the engine.
 #include <string>
 #include <thread>
 
-#include "deepfreeze/deepfreeze.h"
-#include "engine/job_table.h"
-#include "testing/check.h"
+#include "testing/table_jobs.h"
 #include "testing/waiting.h"
 
 namespace deepfreeze {
 namespace {
-
-constexpr uint64_t kLong = 60000;
-constexpr uint64_t kForEver = 100 * kLong;  // of a wait that something else must end
-
-JobRef Submitted(JobTable* table, int64_t step, bool captured) {
-  auto job = std::make_shared<Job>();
-  job->step = step;
-  CHECK_OK(table->Submit(job, captured, kLong));
-  return job;
-}
-
-// Takes the job through the stages of the external level, from `stage` on.
-void Commit(JobTable* table, const JobRef& job, size_t stage = kTransfer) {
-  for (; stage <= kCommit; ++stage) {
-    CHECK_EQ(table->Next(kExternal, stage), job);
-    if (stage == kCommit) table->ReleaseSlots(job->step);
-    table->Finish(job, kExternal);
-  }
-}
-
-TableOptions WithSlots(uint32_t slots) { return TableOptions{2, slots, true}; }
 
 // A capture that waits for memory gets that of a checkpoint as soon as it is whole on the local tier.
 void ACaptureGetsTheMemoryOfWhatIsLocal() {

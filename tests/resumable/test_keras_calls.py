@@ -9,7 +9,7 @@ from deepfreeze.data.keras_calls import Call, call_around
 
 
 class Model:
-    """What tells a model of a Keras: it has this method."""
+    """A model, which ``call_around`` knows by its method ``make_train_function``."""
 
     def make_train_function(self):
         return call_around(sys._getframe())

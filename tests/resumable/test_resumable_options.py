@@ -1,4 +1,4 @@
-"""What the options of a ``Resumable`` mean, and what they are if they are not given."""
+"""The options of a ``Resumable``: their effects, defaults and bounds."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""What a ``Resumable`` reads: of each kind of source the items, how many there are, and what is refused."""
+"""A ``Resumable`` reads sources of three kinds, and refuses other objects."""
 
 from pathlib import Path
 

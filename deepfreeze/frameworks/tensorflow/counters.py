@@ -26,8 +26,8 @@ class OwnNumber:
         self._difference, self._added = 0, _int64(0)
 
     def set(self, value: int) -> None:
-        """Adds the difference to the value before. A difference that is the same as the last one, as in a training that captures every
-        tenth step, is a tensor already: making a new tensor takes longer than the addition."""
+        """Sets the number, by an addition. The addend is kept as a tensor, because making a tensor takes longer than adding it, and a
+        training that captures every tenth step adds ten each time."""
         if value - self._value != self._difference:
             self._difference = value - self._value
             self._added = _int64(self._difference)
