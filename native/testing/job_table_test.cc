@@ -131,11 +131,24 @@ void AFaultOfTheEngineFailsTheStep() {
   const std::vector<Report> reports = table.Poll(8);
   CHECK(reports.size() == 1 && reports.front().code == Code::kIo);
   CHECK(reports.front().message.find("fault") != std::string::npos && !reports.front().released);
+  CHECK_EQ(reports.front().local_s, -1.0);  // nor is it told as local
   const JobRef next = Submitted(&table, 2, false);
   CHECK_EQ(table.Next(kLocal, 0), next);
   table.Finish(next, kLocal);
   Commit(&table, next);
   CHECK_OK(table.Wait(2, DF_EXTERNAL, kLong));
+}
+
+// A fault that follows a failure leaves what is known of the step as it is.
+void AFaultDoesNotHideWhyAStepFailed() {
+  TableOptions options = WithSlots(2);
+  options.on_fault = OnFault::kFailStep;
+  JobTable table(Env::Posix(), options);
+  const JobRef job = Submitted(&table, 1, false);
+  CHECK_EQ(table.Next(kExternal, kTransfer), job);
+  for (const char* why : {"the store", "another reason"}) table.Fail(job, kExternal, Status(Code::kNoSpace, why));
+  const std::vector<Report> reports = table.Poll(8);
+  CHECK(reports.size() == 1 && reports.front().code == Code::kNoSpace && reports.front().message == "the store");
 }
 
 // In a test it ends the process, and says why.
@@ -412,6 +425,7 @@ int main() {
   deepfreeze::TheOldestCheckpointIsCommittedBesideNewerOnes();
   for (int n = 0; n < 5; ++n) deepfreeze::TheBoundOfUncommittedCheckpointsChanges();
   deepfreeze::AFaultOfTheEngineFailsTheStep();
+  deepfreeze::AFaultDoesNotHideWhyAStepFailed();
   deepfreeze::AFaultOfTheEngineEndsATest();
   deepfreeze::TheCpuTimesOfAllCheckpointsSumUpToWhatTheThreadsHaveUsed();
   deepfreeze::WhatTheLocalWriterReadsIsNotReleased();
