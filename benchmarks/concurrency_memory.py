@@ -15,7 +15,7 @@ from benchmarks import pccheck_published
 from benchmarks.concurrency_rows import cell, find, middle, ratios
 from benchmarks.concurrency_trainings import FILLING, trained
 from benchmarks.report import Row, table
-from deepfreeze.freeze.settings import Engine
+from deepfreeze.engine.options import Engine
 
 BASE = 2.0  # shards; the ratios' denominator, as in the paper
 MIB = 1 << 20

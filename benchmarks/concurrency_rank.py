@@ -16,8 +16,8 @@ import tensorflow as tf
 import deepfreeze
 from benchmarks import capture_memory, jobs, machine, stored, workloads
 from benchmarks.concurrency_rows import turns
+from deepfreeze.engine.options import Engine
 from deepfreeze.frameworks.tensorflow.variables import tf_variable
-from deepfreeze.freeze.settings import Engine
 
 # Of the shard, for what a capture has besides: the table of a slot, and the rest of pages.
 MORE = 1.001

@@ -14,7 +14,7 @@ from benchmarks import pccheck_published
 from benchmarks.concurrency_rows import cell, middle, ratios, turns
 from benchmarks.ranks import Ranks, footprint
 from benchmarks.report import Row, say, span, table
-from deepfreeze.freeze.settings import Engine
+from deepfreeze.engine.options import Engine
 
 SIZES, QUICK_SIZES = (25_000_000, 100_000_000, 400_000_000, 800_000_000), (1_000_000, 4_000_000)
 ROUNDS, QUICK_ROUNDS = 7, 2

@@ -36,7 +36,7 @@ from benchmarks.goodput_trace import Trace
 from benchmarks.goodput_tuned import Tuned, tuned
 from benchmarks.recovery_kills import Killing
 from benchmarks.report import Row, say, span, table
-from deepfreeze.freeze.settings import Engine
+from deepfreeze.engine.options import Engine
 
 WORKLOADS = ("resnet50", "nt3")
 EPOCH, UNCOMMITTED = 1000, 4

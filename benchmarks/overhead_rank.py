@@ -17,8 +17,8 @@ import tensorflow as tf
 import deepfreeze
 from benchmarks import jobs, workloads
 from benchmarks.capture_memory import sampled
+from deepfreeze.engine.options import Engine
 from deepfreeze.frameworks.tensorflow.variables import tf_variable
-from deepfreeze.freeze.settings import Engine
 
 TRACED, TOUCHED = (
     3,

@@ -36,10 +36,11 @@ from deepfreeze.thaw.read import read
 from deepfreeze.thaw.restore import restore
 
 if TYPE_CHECKING:
+    from deepfreeze.engine.options import Engine
     from deepfreeze.events.checkpoint_warning import CheckpointWarning
     from deepfreeze.events.stats import Stats
     from deepfreeze.frameworks.tensorflow.distributed import AverageMetrics, BroadcastState, DistributedOptimizer
-    from deepfreeze.freeze.settings import Engine, Replicas
+    from deepfreeze.freeze.settings import Replicas
     from deepfreeze.training.keras_callback import Checkpoint
     from deepfreeze.training.loop import capture
     from deepfreeze.training.options import Capture
@@ -51,7 +52,7 @@ _LAZY = {
     "Checkpoint": "deepfreeze.training.keras_callback",
     "capture": "deepfreeze.training.loop",
     "Capture": "deepfreeze.training.options",
-    "Engine": "deepfreeze.freeze.settings",
+    "Engine": "deepfreeze.engine.options",
     "Replicas": "deepfreeze.freeze.settings",
     "CheckpointWarning": "deepfreeze.events.checkpoint_warning",
     "Stats": "deepfreeze.events.stats",

@@ -13,6 +13,9 @@ constructor takes the parts as four keyword arguments::
 
 from __future__ import annotations
 
+# What to advise a job whose run another job has taken over.
+END_THIS_JOB = "end this job: it commits and removes nothing more there; the file lock in the run names the other job's host and pid"
+
 
 class Error(Exception):
     """Base class. The attributes ``where``, ``expected``, ``found`` and ``todo`` are strings; ``str()`` joins them into one message."""

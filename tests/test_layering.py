@@ -36,22 +36,19 @@ ALLOWED = {
     "launch": {"arguments", "errors", "notices"},
     "candle": {"arguments", "errors", "plan", "store"},
     "format": {"errors"},
-    "store": {
-        "errors",
-        "format",
-        "launch",
-        "notices",
-        "veloc_bindings",
-    },  # the engine commits in a directory; reading does without
-    "tiers": READ | {"notices", "veloc_bindings"},
+    "engine": {"arguments", "errors", "format", "notices", "process_state", "veloc_bindings"},
+    # The engine commits in a directory; reading does without.
+    "store": {"engine", "errors", "format", "launch", "notices"},
+    "tiers": READ | {"engine", "notices"},
     "events": {"errors", "format", "store"},
     "ranks": {"errors", "launch", "notices"},
     "plan": {"arguments", "errors", "format"},
     "plan.step": {"errors", "format", "wording"},
     "state": {"errors", "format", "frameworks"},
-    "frameworks": {"errors", "format", "veloc_bindings"},
+    "frameworks": {"engine", "errors", "format", "veloc_bindings"},
     # A framework is a folder in frameworks/, which its table loads by name.
     "frameworks.*": {
+        "engine",
         "errors",
         "events",
         "format",
@@ -63,10 +60,9 @@ ALLOWED = {
         "state",
         "veloc_bindings",
     },
-    "freeze": STATE
-    | {"arguments", "frameworks", "notices", "plan", "process_state", "ranks", "tiers", "veloc_bindings"},
-    "retention": READ | {"events", "freeze", "ranks", "wording"},
-    "thaw": STATE | {"events", "frameworks", "plan", "ranks", "veloc_bindings"},
+    "freeze": STATE | {"arguments", "engine", "frameworks", "notices", "plan", "ranks", "tiers"},
+    "retention": READ | {"engine", "events", "freeze", "ranks", "wording"},
+    "thaw": STATE | {"engine", "events", "frameworks", "plan", "ranks"},
     "matching": {"errors", "format"},
     "reuse": STATE | {"events", "frameworks", "matching", "ranks", "thaw", "wording"},
     "exports": READ | {"inspect", "thaw"},
@@ -76,6 +72,7 @@ ALLOWED = {
     | {
         "arguments",
         "candle",
+        "engine",
         "events",
         "frameworks",
         "freeze",
@@ -89,14 +86,14 @@ ALLOWED = {
         "thaw",
         "tiers",
         "tuning",
-        "veloc_bindings",
         "wording",
     },
-    "tuning": READ | {"freeze", "notices", "plan", "tiers", "veloc_bindings"},
+    "tuning": READ | {"engine", "notices", "plan", "tiers"},
     "horovod_build": {"errors"},
     "cli": READ
     | {
         "arguments",
+        "engine",
         "events",
         "exports",
         "horovod_build",
@@ -108,7 +105,6 @@ ALLOWED = {
         "thaw",
         "tiers",
         "tuning",
-        "veloc_bindings",
         "wording",
     },
     # The package itself: what it loads late, __getattr__ loads by name from a table.

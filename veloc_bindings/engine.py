@@ -10,16 +10,16 @@ All timeouts are in seconds; None means to wait without a bound. A call that rea
 from __future__ import annotations
 
 import ctypes as c
-import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from . import _table
 from ._fault import EngineFault
 from ._fault import check as _check
 from ._library import library
+from ._options import c_options
 from ._stats import as_dict
-from ._values import address, byte_array, milliseconds, path_bytes
+from ._values import address, milliseconds
 from .area import Area
 
 _POLL = 64  # reports that one call of the library returns at most
@@ -111,80 +111,18 @@ class EmbeddedEngine:
     while another call is under way, except ``close``, which comes last. After ``close`` the methods raise ``EngineFault`` with the code
     ``CLOSED``.
 
-    The options of the constructor are the fields of ``df_options``: ``run_id`` and ``attempt`` are 16 bytes each, ``structure`` (the
-    structure's hash) 32; ``file_size`` (of the model file) and ``chunk_bytes`` (the largest extent) are in bytes; ``in_flight`` and
-    ``slots`` count checkpoints, ``writers`` threads, ``hashes`` the replica checksums at the end of the private bytes; ``nice`` is from 0
-    to 19; ``rate`` is how many bytes per second this rank writes to the external store at most, 0 for no bound; ``uncommitted`` is how many
-    checkpoints may be captured and neither committed nor failed, 0 for as many as ``in_flight`` and ``slots`` allow; ``one_memory``:
-    ``in_flight`` bounds the captures in buffers, in slots that are memory and in the caller's memory together; ``transfers``: how many
-    checkpoints are written to the external store at once; with more than 1 a newer one may be committed before an older one; ``cached``:
-    writes to the external store go through the page cache also where they need not; ``bounded``: rank 0's caller bounds the bytes of the
-    run, so other ranks write nothing of a step there before rank 0 has begun it; ``refuse_diverged`` is one of ``REFUSE_NONE``,
-    ``REFUSE_ALL`` and ``REFUSE_FIRST``; ``commit_timeout`` is how many seconds a checkpoint may wait for another rank that does not move.
-    ``run_dir`` and ``local_dir`` are existing directories; ``local_dir`` is None without a local tier. ``node``: the ranks of this rank's
-    node, ascending, with this rank among them, which look at the store for each other by a file in ``node_dir``, a directory in the node's
-    memory; without these options each rank looks.
+    The options of the constructor are the fields of ``df_options``, which the header explains. ``run_dir``, ``run_id``, ``attempt``,
+    ``structure`` and ``file_size`` are needed; ``run_id`` and ``attempt`` are 16 bytes, ``structure`` (the structure's hash) 32.
+    ``local_dir`` is None without a local tier. ``node`` is a sequence of ranks. ``commit_timeout`` is in seconds, 600 if it is left out.
+    The other numbers are 0 if they are left out, but for ``world`` (1), ``in_flight`` and ``slots`` (2), ``writers`` (8) and
+    ``chunk_bytes`` (4 MiB).
     """
 
-    def __init__(
-        self,
-        *,
-        run_dir: str | os.PathLike[str],
-        local_dir: str | os.PathLike[str] | None,
-        run_id: bytes,
-        attempt: bytes,
-        structure: bytes,
-        file_size: int,
-        rank: int = 0,
-        world: int = 1,
-        in_flight: int = 2,
-        slots: int = 2,
-        writers: int = 8,
-        hashes: int = 0,
-        refuse_diverged: int = _table.REFUSE_NONE,
-        nice: int = 0,
-        chunk_bytes: int = 4 << 20,
-        rate: int = 0,
-        uncommitted: int = 0,
-        bounded: bool = False,
-        one_memory: bool = False,
-        transfers: int = 1,
-        cached: bool = False,
-        commit_timeout: float = 600.0,
-        node: Sequence[int] = (),
-        node_dir: str | os.PathLike[str] | None = None,
-    ) -> None:
+    def __init__(self, **options: Any) -> None:
+        """See the class. ``TypeError``, ``ValueError`` as ``_options.c_options``; ``EngineFault`` if the engine can't be opened."""
         self._handle = c.c_void_p()
         self._library = library()
-        options = _table.COptions(
-            struct_size=c.sizeof(_table.COptions),
-            rank=rank,
-            world=world,
-            in_flight=in_flight,
-            slots=slots,
-            writers=writers,
-            hashes=hashes,
-            refuse_diverged=refuse_diverged,
-            nice=nice,
-            chunk_bytes=chunk_bytes,
-            file_size=file_size,
-            rate=rate,
-            uncommitted=uncommitted,
-            bounded=bounded,
-            one_memory=one_memory,
-            transfers=transfers,
-            cached=cached,
-            commit_timeout_ms=milliseconds(commit_timeout),
-            run_id=byte_array(run_id, 16, "run_id"),
-            attempt=byte_array(attempt, 16, "attempt"),
-            structure=byte_array(structure, 32, "structure"),
-            run_dir=path_bytes(run_dir),
-            local_dir=None if local_dir is None else path_bytes(local_dir),
-            node_ranks=len(node),
-            node=(c.c_uint32 * len(node))(*node),
-            node_dir=None if node_dir is None else path_bytes(node_dir),
-        )
-        _check(self._library.df_engine_open(c.byref(options), c.byref(self._handle)))
+        _check(self._library.df_engine_open(c.byref(c_options(**options)), c.byref(self._handle)))
 
     @classmethod
     def open(cls, **options: Any) -> EmbeddedEngine:

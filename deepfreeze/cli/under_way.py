@@ -52,8 +52,8 @@ def _ranks(ranks: list[int]) -> str:
 
 def _slots(run: Run, attempt: str) -> dict[int, list[int]]:
     """By step: the ranks whose parts are whole on the local tiers of this node, as far as ``local="auto"`` finds them."""
+    from deepfreeze.engine.faults import LibraryError
     from deepfreeze.tiers import tiers  # reading a run needs no engine
-    from veloc_bindings import LibraryError
 
     found: dict[int, set[int]] = {}
     with contextlib.suppress(Error, OSError, LibraryError):

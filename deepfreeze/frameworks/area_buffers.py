@@ -15,8 +15,8 @@ from collections.abc import Sequence
 import numpy as np
 
 import veloc_bindings
+from deepfreeze.engine.faults import EngineFault
 from deepfreeze.frameworks.state_capture import CapturedState, Piece
-from veloc_bindings import EngineFault
 
 # Bytes of a cache line. Each group begins one, because several threads copy groups at the same time.
 _CACHE_LINE = 64

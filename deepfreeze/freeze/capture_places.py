@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-import veloc_bindings
-from deepfreeze.freeze.bound_backend import BoundBackend
+from deepfreeze.engine.backend import CaptureSize
+from deepfreeze.engine.open_engine import OpenEngine
 from deepfreeze.freeze.regions import FIXED, Regions
 
 # Bytes of a cache line. Each piece outside of the regions begins one, because several threads write such pieces.
@@ -41,15 +41,15 @@ class CapturePlan:
         ends = np.append(0, np.cumsum(padded))
         return cls(rows, private_nbytes, int(ends[-1]), len(sizes), regions.piece, outside, ends[:-1])
 
-    def nbytes(self, chunk_bytes: int) -> int:
+    def nbytes(self, size: CaptureSize, chunk_bytes: int) -> int:
         """Bytes of each capture in the memory of an engine with this ``Engine(chunk_bytes=)``. ``EngineFault`` for wrong regions."""
-        return veloc_bindings.capture_size(self.rows, self.private_nbytes, self.side_nbytes, chunk_bytes)
+        return size(self.rows, self.private_nbytes, self.side_nbytes, chunk_bytes)
 
-    def places(self, backend: BoundBackend) -> np.ndarray | None:
-        """Tells the backend. Returns the offset in bytes of each piece within the memory of a capture: int64 of shape (pieces,); None if
+    def places(self, engine: OpenEngine) -> np.ndarray | None:
+        """Tells the engine. Returns the offset in bytes of each piece within the memory of a capture: int64 of shape (pieces,); None if
         captures do not lie in the backend's memory. A variable that Keras saves in two datasets has two regions and is captured once, to
-        the place of the first region. ``EngineError`` as ``BoundBackend.plan``."""
-        planned = backend.plan(self.rows, self.private_nbytes, self.side_nbytes)
+        the place of the first region. ``EngineError`` as ``OpenEngine.plan``."""
+        planned = engine.plan(self.rows, self.private_nbytes, self.side_nbytes)
         if not planned:
             return None
         *of_regions, side = planned

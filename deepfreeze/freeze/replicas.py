@@ -15,13 +15,13 @@ from itertools import accumulate
 
 import numpy as np
 
+from deepfreeze.engine.checksums import crc32c
 from deepfreeze.format.structure import Structure
 from deepfreeze.frameworks.state_capture import StateCapture
 from deepfreeze.plan.comparisons import Compared
 from deepfreeze.plan.placement import UNIT
 from deepfreeze.state.dataset_paths import LocatedTensor
 from deepfreeze.state.training_state import TrainingState
-from veloc_bindings import crc32c
 
 # From so many bytes on threads are worth their start, about half a millisecond.
 _PARALLEL = 32 << 20

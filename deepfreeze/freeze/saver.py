@@ -1,39 +1,40 @@
-"""Hands the captures of one ``fit`` to a backend: turns captured pieces into regions of the model file, and waits for the backend."""
+"""Hands the captures of one ``fit`` to an engine: turns captured pieces into regions of the model file, and waits for the engine."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from deepfreeze.engine.backend import Opening
+from deepfreeze.engine.backends import table
+from deepfreeze.engine.open_engine import OpenEngine
+from deepfreeze.engine.options import Engine
+from deepfreeze.engine.records import Report
+from deepfreeze.engine.target import Target
 from deepfreeze.errors import EngineError
 from deepfreeze.format import manifest_values, named_values
 from deepfreeze.format.levels import LEVELS, Level
 from deepfreeze.format.named_values import ATTACHMENTS, MANIFEST
 from deepfreeze.format.structure import Structure
 from deepfreeze.frameworks.state_capture import CapturedState, StateCapture
-from deepfreeze.freeze import backends, node_tier, store_path
+from deepfreeze.freeze import engine_size
 from deepfreeze.freeze.agreed_structure import AgreedStructure
-from deepfreeze.freeze.backend import Opening
-from deepfreeze.freeze.bound_backend import BoundBackend
 from deepfreeze.freeze.capture_places import CapturePlan
-from deepfreeze.freeze.faults import Faults
-from deepfreeze.freeze.memory_bound import MemoryBound
+from deepfreeze.freeze.engine_size import Captures
 from deepfreeze.freeze.regions import RankRegions
 from deepfreeze.freeze.replicas import ReplicaChecksums
-from deepfreeze.freeze.settings import MOST_TUNED, Engine, SaverSettings
+from deepfreeze.freeze.settings import SaverSettings
 from deepfreeze.notices import Notify
 from deepfreeze.plan.comparisons import Compared
 from deepfreeze.ranks.nodes import Nodes
 from deepfreeze.ranks.world import World, each, on_rank_0
 from deepfreeze.state.attachments import Attachments
 from deepfreeze.state.training_state import TrainingState
-from deepfreeze.store.target import Target
 from deepfreeze.store.writable_run import WritableRun
-from veloc_bindings import Area, Report, UnderWay
 
 # How many seconds ``last_reports`` waits for checkpoints in flight. There are some only if an exception has ended training.
 _CLOSING_SECONDS = 5.0
@@ -79,44 +80,25 @@ class Saver:
 
         ``RunError`` if the structure can't be stored, ``OptionError`` for a wrong ``local`` or too little ``memory``, ``EngineError`` if
         the backend can't be opened. A rank without an error of its own raises ``WorldError`` then."""
-        self._settings, self._notify, self._run = settings, notify, target.run
+        self._settings, self._notify = settings, notify
         self._capture = capture
         self._attachments = attachments
         structure = agreed.structure
         on_rank_0(world, lambda: WritableRun.open(target.run).store_structure(structure, durable=stored))
         self._regions, self._private = mine.regions, list(mine.private)
         self.nbytes = int(self._regions.nbytes.sum())
-        self._replicas = ReplicaChecksums(capture, agreed.tensors, structure, world.size)
+        compares = table.chosen().can.hashes
+        self._replicas = ReplicaChecksums(capture, agreed.tensors, structure, world.size if compares else 1)
+        if world.rank == 0 and world.size > 1 and not compares:
+            notify("info", f"{target.run}: the backend compares no ranks, so nobody notices if their weights differ")
         self._tells_others, self._describes = world.size > 1, world.rank == 0
         self._structure, self._world_size = structure, world.size
         self._pending: _Save | None = None
         self._record_nbytes = 0  # of the newest checkpoint, without the extents
         plan = each(world, self._planned)
-        # All ranks hold as many captures as the rank whose captures are largest.
-        engine = min(world.gather(each(world, lambda: self._bounded(plan))), key=lambda one: one.in_flight or 0)
-        counted = engine.counted()
-        slots, in_memory = counted.slots or 0, counted.slots or 0
-        if settings.memory is not None:
-            # A slot is held until its checkpoint is committed, a buffer until it is written. So memory for one capture is used as a buffer.
-            in_memory = (counted.in_flight or 0) if counted.in_flight != 1 else 0
-        self._local = node_tier.choose(
-            settings.local, self.nbytes * slots, self.nbytes * in_memory, target.run, world, nodes, notify
-        )
-        self.tier = node_tier.kind(None if self._local is None else self._local[1])
-        if self.tier == "memory":
-            slots = in_memory
-        io = on_rank_0(world, lambda: store_path.choose(counted, target.run, structure.file_size, notify))
-        self._engine_options = replace(counted, slots=slots, io=io)
-        if settings.tuned:
-            # An engine that is told to replace needs one checkpoint that waits.
-            most = self.most_uncommitted - (counted.when_full == "replace")
-            self._engine_options = replace(self._engine_options, transfers=max(1, min(MOST_TUNED, most)))
-        elif engine.transfers > self.most_uncommitted and world.rank == 0:
-            most = self.most_uncommitted
-            notify(
-                "warning",
-                f"Engine(transfers={engine.transfers}): at most {most} checkpoints are on their way here at once",
-            )
+        captures = Captures(plan, self.nbytes, capture.engine_memory is not None)
+        self._size = engine_size.size(settings, captures, target.run, structure.file_size, world, nodes, notify)
+        self.tier = self._size.tier
         self._closing = contextlib.ExitStack()
         with contextlib.ExitStack() as on_error:
             on_error.callback(self.close)
@@ -125,10 +107,9 @@ class Saver:
             on_error.pop_all()
 
     def _open_backend(self, structure: Structure, target: Target, world: World, nodes: Nodes) -> None:
-        settings = self._settings
-        if self._local is not None:
-            tier, _ = self._local
-            self._closing.callback(tier.discard, target.run_id)
+        settings, local = self._settings, self._size.local
+        if local is not None:
+            self._closing.callback(local[0].discard, target.run_id)
         opening = Opening(
             target=target,
             structure=structure.digest,
@@ -136,26 +117,17 @@ class Saver:
             rank=world.rank,
             world=world.size,
             node=nodes.ranks,
-            local=None if self._local is None else self._local[1],
+            local=None if local is None else local[1],
             in_memory=self._capture.engine_memory is not None,
             hashes=len(self._replicas.names),
             on_divergence=settings.replicas.on_divergence,
             timeout=settings.timeout,
             bounded=settings.storage is not None,
             one_memory=settings.memory is not None,
-            engine=self._engine_options,
+            engine=self._size.options,
         )
-        self._backend = BoundBackend(backends.chosen(), opening, self._notify)
-        self._closing.callback(self._backend.close)
-
-    def _bounded(self, plan: CapturePlan) -> Engine:
-        """The options of the engine. With ``memory`` they have the number of captures that it allows."""
-        settings = self._settings
-        if settings.memory is None:
-            return settings.engine
-        with Faults(self._run, settings.timeout).translated("the bytes of a capture"):
-            nbytes = plan.nbytes(settings.engine.chunk_bytes)
-        return MemoryBound(settings.memory, nbytes, self._capture.engine_memory is not None).bounded(settings.engine)
+        self.engine = OpenEngine(table.chosen(), opening, self._notify)
+        self._closing.callback(self.engine.close)
 
     def _planned(self) -> CapturePlan:
         """The plan of this rank's captures: their regions, private bytes and side bytes."""
@@ -166,16 +138,12 @@ class Saver:
     def _place(self, plan: CapturePlan) -> None:
         """Tells the backend which regions each capture will have. If captures lie in the backend's memory, gives each piece its place there
         from the next capture on."""
-        found = plan.places(self._backend)
+        found = plan.places(self.engine)
         memory = self._capture.engine_memory
         if memory is not None and found is not None:
-            with self._backend.translated("places for captures in the engine's memory"):
+            with self.engine.translated("places for captures in the engine's memory"):
                 memory.place(found)
-            self._backend.attach(memory.area)
-
-    def watch(self, area: Area) -> None:
-        """Lets the marks of ``area`` note what the engine writes. Only where captures lie in the engine's memory."""
-        self._backend.attach(area)
+            self.engine.attach(memory.area)
 
     @property
     def may_be_late(self) -> bool:
@@ -185,19 +153,19 @@ class Saver:
     def collect(self, step: int) -> CapturedState:
         """The capture that the train function took at ``step``. ``EngineError`` if it took none at this step, ``WaitError`` if there was no
         memory for it in time."""
-        with self._backend.translated(f"memory for the capture of step {step}"):
+        with self.engine.translated(f"memory for the capture of step {step}"):
             return self._capture.collect(step)
 
     def take(self) -> CapturedState:
         """Captures the state as it is now. ``EngineError``, ``WaitError`` if there was no memory for it in time."""
-        with self._backend.translated("memory for a capture"):
+        with self.engine.translated("memory for a capture"):
             return self._capture.take()
 
     def reserve(self) -> None:
         """Waits until there is memory for the first groups of the next capture: in the graph no Ctrl-C would end this wait. Without engine
         memory it returns at once. Raises ``EngineError``, ``WaitError``."""
         if self._capture.engine_memory is not None:
-            self._backend.reserve()
+            self.engine.reserve()
 
     def has_room(self, armed: bool) -> bool:
         """Whether the backend has memory for a capture in the execution after the next one. ``armed``: the next execution captures too, so
@@ -205,7 +173,7 @@ class Saver:
         others = (
             armed + self.held if self._capture.engine_memory is None else 0
         )  # of which the backend does not know yet
-        return self._backend.room() > others
+        return self.engine.room() > others
 
     def save(
         self,
@@ -249,7 +217,7 @@ class Saver:
         """Waits for the level that the setting ``wait_for`` names."""
         level = LEVELS[self._settings.wait_for]
         if level > Level.CAPTURED:
-            self._backend.wait(step, level)
+            self.engine.wait(step, level)
 
     @property
     def pending(self) -> int | None:
@@ -323,18 +291,17 @@ class Saver:
             values = {**values, MANIFEST: manifest_values.encode(saved.manifest)}
         section = named_values.encode(values)
         self._record_nbytes = len(private) + len(section)
-        self._backend.submit(saved.step, rows, private, owners, section)
+        self.engine.submit(saved.step, rows, private, owners, section)
 
     @property
     def engine_options(self) -> Engine:
         """The options that the backend was opened with."""
-        return self._engine_options
+        return self._size.options
 
     @property
     def most_uncommitted(self) -> int:
         """How many checkpoints may be captured and not yet committed, whatever lies on the local tier otherwise."""
-        engine = self._engine_options
-        return engine.uncommitted or (engine.in_flight if self._local is None else engine.slots) or 0
+        return self._size.most_uncommitted
 
     def expects(self, attached: int) -> None:
         """The attachments of this rank will take so many bytes, as far as is known before the first checkpoint."""
@@ -344,7 +311,7 @@ class Saver:
         """This rank has no capture of ``step`` to hand over, which fails on the other ranks too."""
         if self._tells_others:
             with contextlib.suppress(EngineError):
-                self._backend.fail(step, str(error))
+                self.engine.fail(step, str(error))
 
     @property
     def checkpoint_nbytes(self) -> int:
@@ -358,56 +325,6 @@ class Saver:
         """The names of the replicated tensors, in the order of their checksums; empty in a job of one rank."""
         return self._replicas.names
 
-    @property
-    def unfinished(self) -> list[int]:
-        """The steps that were saved and were neither committed nor failed at the last ``poll``, in ascending order."""
-        return self._backend.unfinished
-
-    def poll(self) -> tuple[list[Report], bool]:
-        """The backend's reports since the last call, and whether they tell of progress alone: see ``BoundBackend.poll``. Never waits.
-        Raises ``EngineError``."""
-        return self._backend.poll()
-
-    def drain(self, seconds: float) -> bool:
-        """Waits, for at most ``seconds``, until every saved checkpoint is committed or failed. Returns whether that is so."""
-        return self._backend.drain(seconds)
-
-    def stalled(self, begin: float) -> bool:
-        """Whether the wait that began at ``begin`` (``time.monotonic()``, seconds) has ended, because no bytes have moved for the time-out.
-        ``EngineError`` if the backend can't say."""
-        return self._backend.stalled(begin)
-
-    def give_up(self) -> Exception:
-        """The error to raise when a caller no longer repeats ``drain``, which has returned False. It names the rank that is waited for."""
-        return self._backend.give_up()
-
-    def hold(self, step: int | None) -> bool:
-        """Holds the checkpoint of ``step``: this rank does not begin to write it to the external store before the next call, or the next
-        wait for all checkpoints. None holds no checkpoint. Returns whether ``step`` is held: the oldest unfinished step never is. Raises
-        ``EngineError``."""
-        return self._backend.hold(step)
-
-    def replace(self, step: int, by: int) -> None:
-        """Gives up the checkpoint of ``step``, which every rank holds, for the newer step ``by`` that is to come. Every rank calls it.
-        Raises ``EngineError``."""
-        self._backend.replace(step, by)
-
-    def tune(self, writers: int, transfers: int, uncommitted: int) -> None:
-        """Sets how many writers, transfers and uncommitted checkpoints this rank's backend uses from now on: each at least 1 and at most
-        the option of ``Engine``. ``uncommitted``: any number where the option is None; 0: as many as the backend was opened for. Work that
-        has begun goes on. Each rank calls it by itself. Never waits. Raises ``EngineError``: then no number is changed."""
-        self._backend.tune(writers, transfers, uncommitted)
-
-    def supersede(self, step: int, by: int) -> None:
-        """Gives up the checkpoint of ``step`` for the newer one of the step ``by``, which is committed. Rank 0 alone calls it, from any
-        thread. Raises ``EngineError``."""
-        self._backend.supersede(step, by)
-
-    def remove(self, steps: Iterable[int]) -> None:
-        """Has the committed checkpoints of these steps removed, in the background. Rank 0 alone calls it, from any thread. Raises
-        ``EngineError``."""
-        self._backend.remove(steps)
-
     def last_reports(self) -> list[Report]:
         """To be called before ``close``: hands over the step that is pending, and returns the backend's last reports. Waits some seconds
         for checkpoints that are in flight because an exception has ended training: they may be committed in time. No wait is longer,
@@ -417,22 +334,11 @@ class Saver:
             self.finish()
             self.release(epoch_open=True, wait=False)
         with contextlib.suppress(EngineError):
-            reports += self._backend.poll()[0]
-            if self._backend.unfinished:
-                self._backend.drain(_CLOSING_SECONDS)
-                reports += self._backend.poll()[0]
+            reports += self.engine.poll()[0]
+            if self.engine.unfinished:
+                self.engine.drain(_CLOSING_SECONDS)
+                reports += self.engine.poll()[0]
         return reports
-
-    def progress(self) -> list[UnderWay]:
-        """How far the checkpoints are that are neither committed nor failed, the oldest first. Any thread may call it, but not beside
-        ``close``. Raises ``EngineError``."""
-        return self._backend.progress()
-
-    def stats(self) -> dict[str, Any]:
-        """To be called before ``close``: see ``Backend.stats``. ``{}`` if the backend can't tell any more."""
-        with contextlib.suppress(EngineError):
-            return self._backend.stats()
-        return {}
 
     def close(self) -> None:
         """Stops the backend, which first finishes removals (a long list of them is left to the next job), and removes the local tier's

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from deepfreeze.engine.target import Target
 from deepfreeze.errors import Error, OptionError, RunError
 from deepfreeze.events.event import Captured, Diverged, Event, External, Failed, Superseded
 from deepfreeze.retention.usage import Usage, measure
@@ -19,7 +20,6 @@ from deepfreeze.store import marks
 from deepfreeze.store.failures import is_full
 from deepfreeze.store.marks import Marks, Measurement
 from deepfreeze.store.retention import is_late, metrics_of, text_of
-from deepfreeze.store.target import Target
 from deepfreeze.store.writable_run import WritableRun
 
 # Seconds after which the engine is asked again to remove what failed steps have left.

@@ -71,7 +71,7 @@ class Storage:
         self._asked = time.monotonic()
         coming = {step for step in (saver.pending, armed) if step is not None}
         newest = max([*self._handed, *coming], default=-1)
-        self._keeper.ask_for_usage([*saver.unfinished, *coming], self._bound.checkpoint, newest)
+        self._keeper.ask_for_usage([*saver.engine.unfinished, *coming], self._bound.checkpoint, newest)
 
     def propose(self, due: int | None, armed: int | None) -> int:
         """To be called once after each execution. ``due``: the step that is due in the execution after the next one, ``armed``: the one
@@ -164,7 +164,7 @@ class Storage:
                 judged = time.monotonic()
             time.sleep(pause)
             pause = min(2 * pause, _LONG)
-            if saver.stalled(begin):
+            if saver.engine.stalled(begin):
                 taken = "an unknown number of bytes" if usage is None else wording.size(usage.taken)
                 raise WaitError(
                     where="storage=",

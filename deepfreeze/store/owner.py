@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
-from deepfreeze.errors import CorruptError, RunError
+from deepfreeze.errors import END_THIS_JOB, CorruptError, RunError
 from deepfreeze.format import names
 from deepfreeze.store.failures import refused, unreadable
-from deepfreeze.store.run import END_THIS_JOB, Run
+from deepfreeze.store.run import Run
 
 
 class _Owned(Protocol):

@@ -127,13 +127,15 @@ class PosixStore(Store):
     # --- checkpoints
 
     def publish(self, step: int, attempt: str) -> None:
-        import veloc_bindings  # reading a run needs no engine
+        from deepfreeze.engine.backends import table  # reading a run needs no engine
+        from deepfreeze.engine.faults import EngineFault
+        from deepfreeze.engine.records import CORRUPT, DIVERGED, INCOMPLETE
 
         where = self.where(names.partial_dir(step, attempt))
         try:
-            veloc_bindings.commit(os.fspath(self.path), step, bytes.fromhex(attempt))
-        except veloc_bindings.EngineFault as fault:
-            damaged = fault.code in (veloc_bindings.CORRUPT, veloc_bindings.INCOMPLETE, veloc_bindings.DIVERGED)
+            table.rescue().commit(os.fspath(self.path), step, attempt)
+        except EngineFault as fault:
+            damaged = fault.code in (CORRUPT, INCOMPLETE, DIVERGED)
             todo = "mend what the message names and start again: nothing was deleted"
             raise (CorruptError if damaged else EngineError)(
                 where=where, expected="to commit a dead attempt's checkpoint", found=str(fault), todo=todo

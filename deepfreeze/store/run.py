@@ -29,9 +29,6 @@ _STRUCTURE_LOST = (
 )
 _NO_CONFIG = "build the model in your program and load an exported .weights.h5; `deepfreeze log RUN` says what Keras could not describe"
 
-# What to advise a job whose run another job has taken over.
-END_THIS_JOB = "end this job: it commits and removes nothing more there; the file lock in the run names the other job's host and pid"
-
 
 @dataclass(frozen=True)
 class Run:

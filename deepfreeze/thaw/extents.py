@@ -267,9 +267,9 @@ def _checksum(nbytes: int) -> Checksum:
     if nbytes < _PARALLEL:
         return crc32c.extend
     try:
-        import veloc_bindings
+        from deepfreeze.engine.checksums import crc32c as of_engine
 
-        veloc_bindings.crc32c(b"")
+        of_engine(b"")
     except (ImportError, OSError):
         return crc32c.extend
 
@@ -277,6 +277,6 @@ def _checksum(nbytes: int) -> Checksum:
         # Changing threads costs more than a small range.
         if len(data) < _ALONE:
             return crc32c.extend(crc, data)
-        return veloc_bindings.crc32c(data, crc)
+        return of_engine(data, crc)
 
     return checksum

@@ -10,9 +10,10 @@ import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import veloc_bindings
+from deepfreeze.engine.backend import Slot
+from deepfreeze.engine.backends import table
+from deepfreeze.engine.faults import EngineFault
 from deepfreeze.errors import CorruptError, NewerError, RunError
 from deepfreeze.format import names
 from deepfreeze.format.record import MAX_RECORD, SLOT_HEADER, Record, SlotHeader, split
@@ -35,8 +36,8 @@ def leftover_slots(local_dir: str | os.PathLike[str], notify: Notify) -> list[Le
     for name in listed:
         path = os.path.join(os.fspath(local_dir), name)
         try:
-            slots.append(_slot(path, veloc_bindings.slot_inspect(path)))
-        except veloc_bindings.EngineFault:
+            slots.append(_leftover(path, table.rescue().slot(path)))
+        except EngineFault:
             _refuse_newer(path)
     return slots
 
@@ -86,17 +87,17 @@ def _own_folder(local_dir: str | os.PathLike[str], notify: Notify) -> Iterator[i
         yield folder
 
 
-def _slot(path: str, info: Any) -> LeftoverSlot:
+def _leftover(path: str, slot: Slot) -> LeftoverSlot:
     return LeftoverSlot(
         path=path,
-        step=int(info.step),
-        rank=int(info.rank),
-        world_size=int(info.world),
-        file_size=int(info.file_size),
-        nbytes=int(info.nbytes),
-        run_id=bytes(info.run_id).hex(),
-        attempt=bytes(info.attempt).hex(),
-        structure=bytes(info.structure).hex(),
+        step=slot.step,
+        rank=slot.rank,
+        world_size=slot.world,
+        file_size=slot.file_size,
+        nbytes=slot.nbytes,
+        run_id=slot.run_id.hex(),
+        attempt=slot.attempt.hex(),
+        structure=slot.structure.hex(),
     )
 
 

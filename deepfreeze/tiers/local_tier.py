@@ -8,7 +8,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-import veloc_bindings
+from deepfreeze.engine.backends import table
 from deepfreeze.format import names
 from deepfreeze.notices import Notify
 from deepfreeze.tiers import leftovers, node_memory
@@ -35,7 +35,7 @@ class LocalTier:
 
     def rescue(self, path: str, run_dir: str | os.PathLike[str]) -> None:
         """Has the engine copy the slot."""
-        veloc_bindings.slot_transfer(path, os.fspath(run_dir))
+        table.rescue().transfer(path, os.fspath(run_dir))
 
     def clear(self, run_id: str) -> None:
         """Deletes the slots, and then the directories that are empty."""

@@ -7,7 +7,8 @@ import os
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 
-import veloc_bindings
+from deepfreeze.engine.faults import EngineFault
+from deepfreeze.engine.records import CORRUPT
 from deepfreeze.errors import CorruptError, EngineError
 from deepfreeze.notices import Notify
 from deepfreeze.store.run import Run
@@ -47,8 +48,8 @@ def copy_slots(
     for path in recovery.slots.get(node, []):
         try:
             tiers[path].rescue(path, run_dir)
-        except veloc_bindings.EngineFault as fault:
-            if fault.code != veloc_bindings.CORRUPT:
+        except EngineFault as fault:
+            if fault.code != CORRUPT:
                 raise _failed(path, "to copy a slot to the external store", fault) from fault
             damaged.append(path)
     return damaged

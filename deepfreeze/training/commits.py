@@ -39,7 +39,7 @@ class Commits:
         self._opened = _Opened(saver, EngineReports(run, saver.replicated, self._events))
         closing.callback(self._take_last)
         if self._first:
-            self._events.watch.open(lambda: unfinished(saver.progress()))
+            self._events.watch.open(lambda: unfinished(saver.engine.progress()))
             closing.callback(self._events.watch.close)
 
     def take(self) -> None:
@@ -47,7 +47,7 @@ class Commits:
         assert self._opened is not None
         saver, told = self._opened
         try:
-            reports, well = saver.poll()
+            reports, well = saver.engine.poll()
         except EngineError as failure:
             self._failures.fail(failure)
             return
@@ -75,11 +75,11 @@ class Commits:
     def _wait(self, line: WaitLine) -> None:
         assert self._opened is not None
         begin, saver = time.monotonic(), self._opened.saver
-        while not saver.drain(0.5):
-            if saver.stalled(begin):
-                raise saver.give_up()
+        while not saver.engine.drain(0.5):
+            if saver.engine.stalled(begin):
+                raise saver.engine.give_up()
             self.take()
-            line.update(f"step {', '.join(map(str, saver.unfinished))}")
+            line.update(f"step {', '.join(map(str, saver.engine.unfinished))}")
         self.take()
 
     def _take_last(self) -> None:
@@ -91,7 +91,7 @@ class Commits:
             for step, error, _ in told.enter(saver.last_reports()):
                 if not self._failures.has_told(step):
                     self._events.emit(Failed(step=step, message=str(error), raised=True, reported=True))
-            if self._first and (counts := saver.stats()):
+            if self._first and (counts := saver.engine.stats()):
                 self._events.emit(Counted(engine=counts))
         finally:
             self._events.flush()  # retention hears of the last commits

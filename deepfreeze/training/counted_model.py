@@ -5,9 +5,9 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
+from deepfreeze.engine.target import Target
 from deepfreeze.frameworks.framework import StepCounter
 from deepfreeze.state.training_state import TrainingState
-from deepfreeze.store.target import Target
 from deepfreeze.training.last_training import LastTraining
 from deepfreeze.training.step_count import StepCount
 

@@ -6,13 +6,12 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 
-from deepfreeze.errors import EngineError
+from deepfreeze.engine.records import DIVERGED, INFORMS, OK, SUPERSEDED, TAKEN, Report, UnderWay
+from deepfreeze.errors import END_THIS_JOB, EngineError
 from deepfreeze.events.event import Diverged, Event, External, Local, Superseded, Unfinished
 from deepfreeze.events.events import Events
 from deepfreeze.events.stats import NewestByStep
 from deepfreeze.format.levels import Level
-from deepfreeze.store.run import END_THIS_JOB
-from veloc_bindings import DIVERGED, INFORMS, OK, SUPERSEDED, TAKEN, Report, UnderWay
 
 _MEND = "mend what the message names; older checkpoints are untouched and training can go on"
 _ALIKE = (

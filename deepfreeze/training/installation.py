@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from deepfreeze.engine.backends import table as backends
 from deepfreeze.format.model_config import ModelConfig
 from deepfreeze.frameworks import table
 from deepfreeze.frameworks.framework import Framework
 from deepfreeze.frameworks.state_capture import StateCapture
-from deepfreeze.freeze import backends
 from deepfreeze.freeze.agreed_structure import AgreedStructure
 from deepfreeze.freeze.regions import RankRegions
 from deepfreeze.plan.placement import PLACEMENTS
@@ -151,7 +151,7 @@ def against_engine_memory(framework: Framework[TrainingState], path: str) -> str
     ``Capture.path``."""
     if path == "graph":
         return 'Capture(path="graph")'
-    if not backends.chosen().has_memory:
+    if not backends.chosen().can.memory:
         return "the backend has no memory for captures"
     return framework.against_engine_memory()
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from deepfreeze.engine.faults import Faults
 from deepfreeze.errors import UnsupportedError
 from deepfreeze.frameworks import table
-from deepfreeze.freeze.faults import Faults
 from deepfreeze.plan.late_groups import LATE, UPDATE
 from deepfreeze.plan.placement import choose_granule
 from deepfreeze.ranks import world as worlds

@@ -9,13 +9,14 @@ from dataclasses import replace
 from typing import Any, NoReturn
 
 from deepfreeze.candle import translated
+from deepfreeze.engine.options import Engine
 from deepfreeze.errors import OptionError
 from deepfreeze.events.keras_logs import KerasLogs
 from deepfreeze.events.stats import Stats
 from deepfreeze.frameworks import table
 from deepfreeze.frameworks.framework import TraceWait
 from deepfreeze.frameworks.keras_hooks import Hooks
-from deepfreeze.freeze.settings import Engine, Replicas
+from deepfreeze.freeze.settings import Replicas
 from deepfreeze.plan.chosen_policy import chosen_policy
 from deepfreeze.plan.epochs import Fit
 from deepfreeze.plan.fit_position import FitPosition

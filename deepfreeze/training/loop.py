@@ -8,10 +8,11 @@ from types import TracebackType
 from typing import Any, NoReturn
 
 from deepfreeze import arguments
+from deepfreeze.engine.options import Engine
 from deepfreeze.errors import OptionError, RunError
 from deepfreeze.events.stats import Stats
 from deepfreeze.format.names import MAX_STEP
-from deepfreeze.freeze.settings import Engine, Replicas
+from deepfreeze.freeze.settings import Replicas
 from deepfreeze.plan.chosen_policy import chosen_policy
 from deepfreeze.plan.policy import Policy
 from deepfreeze.state.keras_objects import is_optimizer, optimizers

@@ -13,12 +13,13 @@ from numbers import Real
 from typing import Any
 
 from deepfreeze import arguments
+from deepfreeze.engine.options import Engine
 from deepfreeze.errors import OptionError
 from deepfreeze.events.events import Listener, as_listener
 from deepfreeze.format.attachment_tree import OWN
 from deepfreeze.format.levels import LEVELS
 from deepfreeze.format.manifest_values import MAX_METADATA
-from deepfreeze.freeze.settings import Engine, Replicas, SaverSettings
+from deepfreeze.freeze.settings import Replicas, SaverSettings
 from deepfreeze.launch import time_to_come
 from deepfreeze.plan.late_groups import UPDATE, WHEN
 from deepfreeze.plan.placement import PLACEMENTS

@@ -20,13 +20,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from deepfreeze.engine.records import Report
 from deepfreeze.freeze.agreed_structure import AgreedStructure
 from deepfreeze.freeze.saver import Saver
 from deepfreeze.freeze.settings import SaverSettings
 from deepfreeze.plan.comparisons import Compared
 from deepfreeze.plan.schedule import Execution, Schedule
 from deepfreeze.training.installation import Installation
-from veloc_bindings import Report
 
 
 class Saving(NamedTuple):

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from deepfreeze.engine.target import Target
 from deepfreeze.errors import Error
 from deepfreeze.events.events import Events
 from deepfreeze.events.queue import Queue
@@ -14,7 +15,6 @@ from deepfreeze.plan.policy import PlannedPolicy, PlanSection
 from deepfreeze.ranks.world import on_rank_0
 from deepfreeze.store.plan import put_section, read_section
 from deepfreeze.store.run import Run
-from deepfreeze.store.target import Target
 from deepfreeze.training.open_run import OpenRun
 
 _SECONDS = 10.0  # between two writes that no decision asks for

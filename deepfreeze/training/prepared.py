@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from deepfreeze.engine.backends import table as backends
 from deepfreeze.frameworks import table
 from deepfreeze.frameworks.framework import StepCounter
-from deepfreeze.freeze import backends
 from deepfreeze.state import untracked
 from deepfreeze.state.applied import assume, is_seen
 from deepfreeze.state.keras_objects import build_optimizer

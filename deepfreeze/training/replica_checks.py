@@ -5,12 +5,12 @@ from __future__ import annotations
 import weakref
 from collections.abc import Sequence
 
+from deepfreeze.engine.records import DIVERGED, OK, SUPERSEDED, Report
 from deepfreeze.events.stats import Newest, NewestByStep
 from deepfreeze.format.levels import Level
 from deepfreeze.plan.comparisons import Compared, Comparisons
 from deepfreeze.ranks.agreement import Agreement
 from deepfreeze.ranks.world import World
-from veloc_bindings import DIVERGED, OK, SUPERSEDED, Report
 
 
 class ReplicaChecks:

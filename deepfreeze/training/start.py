@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from deepfreeze.engine.target import Target
 from deepfreeze.errors import CorruptError, Error, NotFoundError, RunError
 from deepfreeze.format import names
 from deepfreeze.format.run_file import Parent
@@ -22,7 +23,6 @@ from deepfreeze.store.quarantine import Fallback
 from deepfreeze.store.run import Run
 from deepfreeze.store.store import RunLock
 from deepfreeze.store.stores import at
-from deepfreeze.store.target import Target
 from deepfreeze.store.writable_run import WritableRun
 from deepfreeze.tiers import recovery_plan, rescue, tiers
 from deepfreeze.tiers.tier import Tier

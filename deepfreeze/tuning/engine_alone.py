@@ -11,17 +11,19 @@ from types import TracebackType
 
 import numpy as np
 
-import veloc_bindings
+from deepfreeze.engine import ways
+from deepfreeze.engine.backend import Opening
+from deepfreeze.engine.backends import table
+from deepfreeze.engine.memory_bound import MemoryBound
+from deepfreeze.engine.open_engine import OpenEngine
+from deepfreeze.engine.options import MOST_TUNED, Engine
+from deepfreeze.engine.records import OK, Report
+from deepfreeze.engine.target import Target
 from deepfreeze.errors import EngineError, OptionError
+from deepfreeze.format.levels import Level
 from deepfreeze.format.names import new_id
-from deepfreeze.freeze import backends, store_path
-from deepfreeze.freeze.backend import Opening
-from deepfreeze.freeze.bound_backend import BoundBackend
-from deepfreeze.freeze.memory_bound import MemoryBound
-from deepfreeze.freeze.settings import MOST_TUNED, Engine
 from deepfreeze.notices import Notify
 from deepfreeze.plan.pccheck import Search, Setting, Taken, Trial, Tried, result
-from deepfreeze.store.target import Target
 from deepfreeze.store.writable_run import WritableRun
 
 _PAGE = 4096
@@ -70,7 +72,7 @@ class EngineAlone:
         part = -(-job.nbytes // job.ranks // _PAGE) * _PAGE
         self._memory = _filled(part)
         view = np.frombuffer(self._memory, np.uint8)
-        io = store_path.choose(job.engine, run, job.nbytes, notify)
+        io = ways.choose(job.engine, run, job.nbytes, notify)
         engine = replace(
             job.engine,
             in_flight=most.uncommitted,
@@ -82,7 +84,7 @@ class EngineAlone:
         target = Target(run, made.run_id, made.claim(new_id()))
         self._run = run
         self._closing = contextlib.ExitStack()
-        self._engines: list[BoundBackend] = []
+        self._engines: list[OpenEngine] = []
         self._regions: list[np.ndarray] = []
         self._step = 0
         self._kept: list[int] = []  # committed steps that stay
@@ -99,7 +101,7 @@ class EngineAlone:
                     timeout=_PATIENCE,
                     engine=engine.counted(),
                 )
-                backend = BoundBackend(backends.chosen(), opening, notify)
+                backend = OpenEngine(table.chosen(), opening, notify)
                 self._closing.callback(backend.close)
                 self._engines.append(backend)
                 self._regions.append(np.array([[view.ctypes.data, part, rank * part]], np.uint64))
@@ -146,9 +148,9 @@ class EngineAlone:
             if failed and not under_way:
                 break
             for report in self._reports(alone=setting.uncommitted == 1):
-                if report.code != veloc_bindings.OK:
+                if report.code != OK:
                     failed.add(report.step)
-                elif report.level == veloc_bindings.EXTERNAL and report.step not in taken:
+                elif report.level == Level.EXTERNAL and report.step not in taken:
                     taken[report.step] = Taken(*handed[report.step], report.external_s)
                     self._keep(report.step)
             time.sleep(_LOOK)
@@ -161,12 +163,12 @@ class EngineAlone:
             engine.submit(step, regions, b"", self._memory)
         return step
 
-    def _reports(self, alone: bool) -> list[veloc_bindings.Report]:
+    def _reports(self, alone: bool) -> list[Report]:
         """The reports of rank 0, which knows of all ranks, since the last call. ``EngineError`` if one has failed that was
         ``alone``."""
         found, *_ = [engine.poll()[0] for engine in self._engines]  # the others' memory is given back too
         for report in found:
-            if alone and report.step >= 0 and report.code != veloc_bindings.OK:
+            if alone and report.step >= 0 and report.code != OK:
                 todo = "mend what the message names; checkpoints of the run itself are untouched"
                 raise EngineError(
                     where=self._run, expected="a checkpoint to be committed", found=report.message, todo=todo

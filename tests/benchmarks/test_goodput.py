@@ -24,8 +24,8 @@ from benchmarks.goodput_replay import NOTHING, ONE, SEVERAL, SYNCHRONOUS, Job
 from benchmarks.goodput_tuned import Tuned, chosen
 from benchmarks.recovery_life import Life, Mark
 from benchmarks.report import Report
+from deepfreeze.engine.options import Engine
 from deepfreeze.errors import OptionError
-from deepfreeze.freeze.settings import Engine
 
 HEADER = ",Time,GPUs\n"
 # Machines of 4 GPUs: 2 at first, then 3 GPUs less, 4 more, 9 less.

@@ -175,17 +175,17 @@ def test_a_checkpoint_does_not_change_while_training_goes_on(keras, tmp_path, ca
 
 def test_all_that_the_engine_reads_is_held_for_it(keras, tmp_path, monkeypatch):
     """The file's bytes between the tensors too, whatever becomes of the training that made them."""
-    from deepfreeze.freeze.bound_backend import BoundBackend
+    from deepfreeze.engine.open_engine import OpenEngine
 
     loose = []
-    original = BoundBackend.submit
+    original = OpenEngine.submit
 
     def submit(engine, step, regions, private, hold, values=b""):
         spans = [(view.ctypes.data, view.ctypes.data + view.nbytes) for view in _buffers(hold)]
         loose.extend(row for row in regions if not any(a <= row[0] and row[0] + row[1] <= b for a, b in spans))
         return original(engine, step, regions, private, hold, values)
 
-    monkeypatch.setattr(BoundBackend, "submit", submit)
+    monkeypatch.setattr(OpenEngine, "submit", submit)
     checkpoint = deepfreeze.Checkpoint(tmp_path / "run", every=2, capture=deepfreeze.Capture(path="graph"))
     make(keras).fit(data(4), verbose=0, shuffle=False, callbacks=[checkpoint])
     assert checkpoint.stats.steps == [2, 4]

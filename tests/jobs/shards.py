@@ -5,16 +5,16 @@ import sys
 import numpy as np
 
 import deepfreeze
+from deepfreeze.engine.backend import Opening
+from deepfreeze.engine.backends.embedded.backend import KIND
+from deepfreeze.engine.open_engine import OpenEngine
+from deepfreeze.engine.target import Target
 from deepfreeze.format.structure import Placed, Structure
 from deepfreeze.format.tensors import PER_RANK, RANK_LOCAL, REPLICATED, TensorSpec
-from deepfreeze.freeze.backend import Opening
-from deepfreeze.freeze.bound_backend import BoundBackend
-from deepfreeze.freeze.embedded_backend import EmbeddedBackend
 from deepfreeze.freeze.regions import Regions
 from deepfreeze.notices import unheard
 from deepfreeze.plan.placement import UNIT, in_file_order, pages, per_layer
 from deepfreeze.store.run import Run
-from deepfreeze.store.target import Target
 from deepfreeze.thaw.read import read_private
 
 STEP, ATTEMPT, HEAD = 7, "ab" * 16, 4096  # HEAD: bytes of the file before the first tensor
@@ -61,7 +61,7 @@ def write(path: str, rank: int, world: int) -> None:
         timeout=60.0,
         engine=deepfreeze.Engine(chunk_bytes=65536),
     )
-    engine = BoundBackend(EmbeddedBackend, opening, unheard)
+    engine = OpenEngine(KIND, opening, unheard)
     engine.submit(
         STEP, regions.rows(np.array(addresses, np.uint64)), value(SPECS[-1], rank).tobytes(), (arrays, regions)
     )

@@ -4,15 +4,15 @@ from pathlib import Path
 
 import ranks
 
-from deepfreeze.freeze import backends
+from deepfreeze.engine.backends import table as backends
 from tests.support import veloc
 
 
 def run(library, configuration, **training):
     before, backends.DEFAULT = backends.DEFAULT, "veloc"
-    backends.BACKENDS["veloc"] = veloc.backend(Path(library), Path(configuration))
+    backends.TABLE["veloc"] = veloc.kind(Path(library), Path(configuration))
     try:
         return ranks.run(**training)
     finally:
         backends.DEFAULT = before
-        del backends.BACKENDS["veloc"]
+        del backends.TABLE["veloc"]

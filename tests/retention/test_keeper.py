@@ -8,13 +8,13 @@ import threading
 
 import pytest
 
+from deepfreeze.engine.target import Target
 from deepfreeze.errors import OptionError
 from deepfreeze.events.event import Captured, Diverged, External, Failed, Superseded
 from deepfreeze.retention.keeper import Keeper
 from deepfreeze.store import Best, Epochs, Latest, Tagged
 from deepfreeze.store import tags as tags_module
 from deepfreeze.store.run import Run
-from deepfreeze.store.target import Target
 from tests.support import files
 
 

@@ -40,7 +40,7 @@ class Saver:
     checkpoint_nbytes, pending = FILE, None
 
     def __init__(self, moves=10**9):
-        self.unfinished, self._moves = [], moves
+        self.unfinished, self._moves, self.engine = [], moves, self
 
     def stalled(self, begin):
         self._moves -= 1

@@ -19,7 +19,7 @@ WITHOUT = "DEEPFREEZE_ENGINE=none"
 OFFLINE = ["--no-deps", "--no-build-isolation", "--no-index"]
 READ = """
 import sys, deepfreeze
-from deepfreeze.freeze import backends
+from deepfreeze.engine.backends import table as backends
 
 assert deepfreeze.__file__.startswith(sys.argv[1]), deepfreeze.__file__
 with deepfreeze.read(sys.argv[2]) as tensors:

@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest import mock
 
+from deepfreeze.engine.open_engine import OpenEngine
 from deepfreeze.events.event import Event
 from deepfreeze.events.events import Events
 from deepfreeze.frameworks.tensorflow.capture import TensorFlowCapture
@@ -29,7 +30,8 @@ from deepfreeze.training.training import Training
 # The acts: methods that change something. A method that only answers a question may be called anywhere, so it is no act.
 ACTS: dict[type, str] = {
     TensorFlowCapture: "arm check_applied forget_unfinished rest",
-    Saver: "expects reserve save finish release hold replace poll drain fail tune last_reports close",
+    Saver: "expects reserve save finish release fail last_reports close",
+    OpenEngine: "hold replace poll drain tune",
     Agreement: "settle end fail give_up skip close",
     Schedule: "ended aim serve reconsider taken stop",
     EpochEnds: "execution_ended ended",

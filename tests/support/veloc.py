@@ -31,10 +31,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from deepfreeze.engine.backend import BackendKind, Opening
+from deepfreeze.engine.backends import table as backends
 from deepfreeze.errors import EngineError
 from deepfreeze.format.levels import Level
-from deepfreeze.freeze import backends
-from deepfreeze.freeze.backend import CaptureMemory, Opening
 from tests.support.native import ROOT
 from veloc_bindings import CLOSED, CORRUPT, INCOMPLETE, INVALID, IO, OK, TIMEOUT, EngineFault, Report
 
@@ -128,11 +128,10 @@ class _Job:
 
 
 class VelocBackend:
-    """One rank's client of VELOC. Implements ``freeze.backend.Backend``. A thread of its own makes all calls of the library after ``open``,
-    because the library is not made for several threads. Does not compare the ranks, and leaves it to VELOC's ``max_versions`` which
-    checkpoints stay."""
+    """One rank's client of VELOC. Implements ``engine.backend.Backend``, and nothing besides. A thread of its own makes all calls of the
+    library after ``__init__``, because the library is not made for several threads. Does not compare the ranks, and leaves it to VELOC's
+    ``max_versions`` which checkpoints stay."""
 
-    has_memory: ClassVar[bool] = False
     library: ClassVar[Path]
     configuration: ClassVar[Path]
 
@@ -159,40 +158,26 @@ class VelocBackend:
             todo = "install VELOC 1.8"
             raise EngineError(where=cls.library, expected="VELOC's client", found=str(error), todo=todo) from error
 
-    @classmethod
-    def open(cls, opening: Opening) -> VelocBackend:
-        return cls(opening)
-
-    def memory(self) -> CaptureMemory | None:
-        return None
-
     def plan(self, regions: np.ndarray, private_nbytes: int, side_nbytes: int) -> list[int]:
         self._image = np.zeros(_image_nbytes(regions, private_nbytes), np.uint8)  # touched before training waits for it
         return []
 
-    def reserve(self, seconds: float) -> None:
-        self._until(lambda: self._held() < self._opening.engine.in_flight, seconds, "memory")
-
-    def room(self) -> int:
-        with self._changed:
-            return self._opening.engine.in_flight - self._held()
-
-    def submit(self, step: int, regions: np.ndarray, private: bytes, seconds: float, values: bytes = b"") -> None:
-        self.reserve(seconds)
+    def submit(self, step: int, regions: np.ndarray, private: bytes, timeout: float, values: bytes) -> None:
+        self._until(lambda: self._held() < self._opening.engine.in_flight, timeout, "memory")
         with self._changed:
             if self._closing:
                 raise EngineFault(CLOSED, "the backend is closed")
             self._jobs[step] = job = _Job(step, regions.copy(), bytes(private), bytes(values))
         self._queue.put(job)
 
-    def fail(self, step: int, why: str) -> None:
+    def fail(self, step: int, message: str) -> None:
         with self._changed:
-            self._jobs[step] = job = _Job(step, np.zeros((0, 3), np.uint64), b"", b"", why)
+            self._jobs[step] = job = _Job(step, np.zeros((0, 3), np.uint64), b"", b"", message)
         self._queue.put(job)
 
-    def wait(self, step: int, level: int, seconds: float) -> None:
+    def wait(self, step: int, level: int, timeout: float) -> None:
         job = self._jobs.get(step) or self._ended[step]
-        self._until(lambda: job.code != OK or job.level >= level, seconds, f"step {step}")
+        self._until(lambda: job.code != OK or job.level >= level, timeout, f"step {step}")
         if job.code != OK:
             raise EngineFault(job.code, job.message)
 
@@ -205,32 +190,14 @@ class VelocBackend:
                     self._ended[job.step] = self._jobs.pop(job.step)
             return [job.report() for job in changed]
 
-    def hold(self, step: int | None) -> bool:
-        return False
-
-    def replace(self, step: int, by: int) -> None:
-        raise EngineFault(INVALID, "nothing is held")
-
-    def tune(self, writers: int, transfers: int, uncommitted: int) -> None:
-        pass  # VELOC has no such numbers
-
-    def supersede(self, step: int, by: int) -> None:
-        pass  # VELOC takes the checkpoints in their order
-
     def remove(self, steps: Iterable[int]) -> None:
         """Does nothing: VELOC removes old versions itself (``max_versions``)."""
 
-    def drain(self, seconds: float) -> None:
-        self._until(lambda: all(job.ended for job in self._jobs.values()), seconds, "every checkpoint")
+    def drain(self, timeout: float) -> None:
+        self._until(lambda: all(job.ended for job in self._jobs.values()), timeout, "every checkpoint")
 
     def idle(self) -> float:
         return time.monotonic() - self._moved
-
-    def progress(self) -> list[Any]:
-        return []
-
-    def stats(self) -> dict[str, Any]:
-        return {}
 
     def close(self) -> None:
         self._closing = True
@@ -330,9 +297,10 @@ class VelocBackend:
         self._image[at:] = np.frombuffer(zlib.crc32(self._image[:at]).to_bytes(4, "little"), np.uint8)
 
 
-def backend(library: Path, file: Path) -> type[VelocBackend]:
-    """A backend that uses this library with this configuration file."""
-    return type("ConfiguredVeloc", (VelocBackend,), {"library": library, "configuration": file})
+def kind(library: Path, file: Path) -> BackendKind:
+    """The backends that use this library with this configuration file. They can do nothing besides."""
+    made = type("ConfiguredVeloc", (VelocBackend,), {"library": library, "configuration": file})
+    return BackendKind(made.load, made)
 
 
 def _fsync(path: Path) -> None:
@@ -371,9 +339,9 @@ class Image:
         return cls(header, private, values, list(zip(table[:, 1].tolist(), parts, strict=True)))
 
 
-def use(monkeypatch: Any, kind: type[VelocBackend]) -> None:
-    """Trainings take this backend until the test ends: a row of the product's table, as an option will name it."""
-    monkeypatch.setitem(backends.BACKENDS, "veloc", kind)
+def use(monkeypatch: Any, kind: BackendKind) -> None:
+    """Trainings take this kind until the test ends: a row of the product's table, as an option will name it."""
+    monkeypatch.setitem(backends.TABLE, "veloc", kind)
     monkeypatch.setattr(backends, "DEFAULT", "veloc")
 
 

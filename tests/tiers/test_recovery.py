@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from deepfreeze.engine.faults import EngineFault
 from deepfreeze.errors import EngineError, RunError
 from deepfreeze.events.messages import to_logger
 from deepfreeze.format import names
@@ -89,14 +90,6 @@ def test_records_of_a_nodes_ranks_count_if_their_file_is_whole(tmp_path):
     assert leftovers.partial_states(run)[0].ranks == frozenset({0})
 
 
-class Fault(Exception):
-    """As the bindings' EngineFault."""
-
-    def __init__(self, code, message):
-        super().__init__(message)
-        self.code = code
-
-
 @pytest.fixture
 def engine(monkeypatch):
     """The engine's answers, by path or step: None for success, else a code. Its calls are noted."""
@@ -105,7 +98,7 @@ def engine(monkeypatch):
     def answer(key, *call):
         calls.append(call)
         if answers.get(key):
-            raise Fault(answers[key], "the engine's message")
+            raise EngineFault(answers[key], "the engine's message")
 
     def inspect(path):
         answer(os.path.basename(path), "inspect")
@@ -114,7 +107,6 @@ def engine(monkeypatch):
             structure=b"\2" * 32,
         )  # fmt: skip
 
-    monkeypatch.setattr("veloc_bindings.EngineFault", Fault)
     monkeypatch.setattr("veloc_bindings.slot_inspect", inspect)
     monkeypatch.setattr("veloc_bindings.slot_transfer", lambda path, run: answer(path, "transfer", path, run))
     monkeypatch.setattr("veloc_bindings.commit", lambda run, step, attempt: answer(step, "commit", run, step, attempt))

@@ -7,16 +7,17 @@ from __future__ import annotations
 import gc
 import weakref
 from collections import Counter
+from dataclasses import replace
 
 import keras
 import pytest
 
 import deepfreeze
+from deepfreeze.engine.backends import table as backends
+from deepfreeze.engine.backends.embedded.backend import KIND, EmbeddedBackend
+from deepfreeze.engine.open_engine import OpenEngine
 from deepfreeze.format.levels import Level
 from deepfreeze.format.tensors import REPLICATED, TensorSpec
-from deepfreeze.freeze import backends
-from deepfreeze.freeze.bound_backend import BoundBackend
-from deepfreeze.freeze.embedded_backend import EmbeddedBackend
 from deepfreeze.plan.placement import PLACEMENTS, UNIT, per_layer
 from tests.support import trainings
 
@@ -99,7 +100,7 @@ class Reluctant(EmbeddedBackend):
 
 @pytest.fixture
 def reluctant(monkeypatch):
-    monkeypatch.setitem(backends.BACKENDS, "embedded", Reluctant)
+    monkeypatch.setitem(backends.TABLE, "embedded", replace(KIND, open=Reluctant.of))
     monkeypatch.setattr(Reluctant, "willing", False)
     return Reluctant
 
@@ -107,7 +108,7 @@ def reluctant(monkeypatch):
 def memory_lives_until_it_is_released(folder, path, monkeypatch):
     """Whatever owns a capture is referenced until the engine has reported it as released, and no longer."""
     owners: dict[int, weakref.ref] = {}
-    submit, poll = BoundBackend.submit, BoundBackend.poll
+    submit, poll = OpenEngine.submit, OpenEngine.poll
     alive, released = [], set()
 
     class Owner:
@@ -126,14 +127,14 @@ def memory_lives_until_it_is_released(folder, path, monkeypatch):
         released.update(report.step for report in reports if report.released)
         return reports, well
 
-    monkeypatch.setattr(BoundBackend, "submit", noted)
-    monkeypatch.setattr(BoundBackend, "poll", polled)
+    monkeypatch.setattr(OpenEngine, "submit", noted)
+    monkeypatch.setattr(OpenEngine, "poll", polled)
     saving = checkpoint(folder, path, every=2, engine=deepfreeze.Engine(in_flight=4))
 
     class Release(keras.callbacks.Callback):
         def on_train_batch_end(self, batch, logs=None):
             gc.collect()
-            backends.BACKENDS["embedded"].willing = batch >= 6
+            Reluctant.willing = batch >= 6
 
     fit(make(), trainings.data(9), saving, Release())
     gc.collect()
@@ -146,7 +147,7 @@ def a_step_without_room_is_skipped(folder, path, monkeypatch):
 
     class Release(keras.callbacks.Callback):
         def on_train_batch_end(self, batch, logs=None):
-            backends.BACKENDS["embedded"].willing = batch >= 5
+            Reluctant.willing = batch >= 5
 
     x = trainings.data(12)
     trainings.train_undisturbed(keras, make, folder, x)

@@ -4,9 +4,9 @@ import keras
 import pytest
 
 import deepfreeze
+from deepfreeze.engine.open_engine import OpenEngine
 from deepfreeze.frameworks.tensorflow.capture import TensorFlowCapture
 from deepfreeze.frameworks.tensorflow.engine_buffers import EngineBuffers
-from deepfreeze.freeze.bound_backend import BoundBackend
 from deepfreeze.freeze.saver import Saver
 from deepfreeze.ranks.agreement import Agreement
 from deepfreeze.store.lock import Lock
@@ -25,7 +25,7 @@ def assert_nothing_stays(model, run):
 
 @pytest.mark.parametrize(
     "part",
-    [Saver, *(pytest.param(part, marks=pytest.mark.full) for part in (TensorFlowCapture, Agreement, BoundBackend))],
+    [Saver, *(pytest.param(part, marks=pytest.mark.full) for part in (TensorFlowCapture, Agreement, OpenEngine))],
     ids=lambda part: part.__name__,
 )
 def test_a_part_that_fails_to_close_keeps_no_other_from_it(tmp_path, monkeypatch, part):

@@ -12,13 +12,13 @@ import pytest
 
 import deepfreeze
 from deepfreeze.cli.main import main
+from deepfreeze.engine.target import Target
 from deepfreeze.events import Blocked, Captured, End, External, Notice, Progress
 from deepfreeze.events.event_files import EventFiles
 from deepfreeze.events.events import MOST_NOTES, Events, as_listener
 from deepfreeze.events.newest_end import newest_end
 from deepfreeze.process_state import PROCESS
 from deepfreeze.store.run import Run
-from deepfreeze.store.target import Target
 from deepfreeze.training.commits import Commits
 from deepfreeze.training.engine_reports import EngineReports
 from deepfreeze.training.options import Options

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 import deepfreeze
+from deepfreeze.engine.open_engine import OpenEngine
 from deepfreeze.format import attachment_tree
-from deepfreeze.freeze.bound_backend import BoundBackend
 from deepfreeze.state.keras_objects import optimizer_variables
 from deepfreeze.store import Latest
 from deepfreeze.store.run import Run
@@ -86,13 +86,13 @@ def test_a_step_that_was_held_has_the_states_of_its_own_fit(keras, interrupting,
 @kerases.one_will_do
 def test_a_close_waits_for_no_level_of_the_held_step(keras, interrupting, tmp_path, monkeypatch):
     """Other ranks may be in the validation still, and this step then has no commit to wait for."""
-    waited, wait = [], BoundBackend.wait
+    waited, wait = [], OpenEngine.wait
 
     def noted(self, step, level):
         waited.append(step)
         wait(self, step, level)
 
-    monkeypatch.setattr(BoundBackend, "wait", noted)
+    monkeypatch.setattr(OpenEngine, "wait", noted)
     checkpoint = deepfreeze.Checkpoint(
         tmp_path / "run", "epoch", wait_for="external", extra={"stop": keras.callbacks.EarlyStopping()}, verbose=0
     )
@@ -109,7 +109,7 @@ def test_a_close_waits_for_no_level_of_the_held_step(keras, interrupting, tmp_pa
 @kerases.one_will_do
 def test_a_step_that_is_held_takes_room(keras, tmp_path, monkeypatch):
     """The captures are in TensorFlow's memory, and the engine can take one: that is the held one."""
-    monkeypatch.setattr(BoundBackend, "room", lambda self: 1)
+    monkeypatch.setattr(OpenEngine, "room", lambda self: 1)
     checkpoint = deepfreeze.Checkpoint(
         tmp_path / "run",
         2,

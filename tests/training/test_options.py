@@ -2,8 +2,8 @@
 
 import pytest
 
+from deepfreeze.engine.options import Engine
 from deepfreeze.errors import OptionError
-from deepfreeze.freeze.settings import Engine
 from deepfreeze.store import Latest
 from deepfreeze.training.options import Options
 

@@ -18,12 +18,13 @@ import pytest
 
 import deepfreeze
 import veloc_bindings
+from deepfreeze.engine.open_engine import OpenEngine
 from deepfreeze.errors import EngineError
-from deepfreeze.freeze.bound_backend import BoundBackend
 from deepfreeze.plan import EveryEpoch, Wish
 from deepfreeze.plan.job_end import JobEnd
 from deepfreeze.retention.usage import Usage
 from tests.support import order, trainings
+from veloc_bindings import EmbeddedEngine
 
 pytestmark = pytest.mark.tensorflow
 TABLE = Path(__file__).with_name("order.txt")
@@ -55,7 +56,7 @@ def reported(step, **instead):
 
         return changed
 
-    return BoundBackend, "poll", change
+    return OpenEngine, "poll", change
 
 
 def answer(owner, name, value):
@@ -63,9 +64,9 @@ def answer(owner, name, value):
     return owner, name, lambda _: lambda *args, **options: value
 
 
-FULL = (answer(BoundBackend, "room", 0),)
-# A store that commits at once never holds a checkpoint, so the test answers for the engine.
-HELD = (*FULL, answer(BoundBackend, "hold", True), answer(BoundBackend, "replace", None))
+FULL = (answer(OpenEngine, "room", 0),)
+# A store that commits at once never holds a checkpoint, so the test answers for the native engine.
+HELD = (*FULL, answer(EmbeddedEngine, "hold", True), answer(EmbeddedEngine, "replace", None))
 NO_STORAGE = answer(Usage, "fits", False), answer(Usage, "is_full", True)
 
 
@@ -204,7 +205,7 @@ def recorded(tmp_path_factory):
 
 def noted(kind, run):
     """Trains as the kind says. Returns the ``Order`` with the calls and acts of this training."""
-    always = [(BoundBackend, "poll", settled), (BoundBackend, "drain", patient)]
+    always = [(OpenEngine, "poll", settled), (OpenEngine, "drain", patient)]
     with ExitStack() as patches:
         for owner, name, change in [*always, *kind.patches]:
             patches.enter_context(mock.patch.object(owner, name, change(getattr(owner, name))))

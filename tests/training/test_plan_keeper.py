@@ -2,9 +2,9 @@
 
 import pytest
 
+from deepfreeze.engine.target import Target
 from deepfreeze.store.plan import read_section
 from deepfreeze.store.run import Run
-from deepfreeze.store.target import Target
 from tests.support import files
 
 pytestmark = pytest.mark.tensorflow

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 import deepfreeze
+from deepfreeze.engine.backend import Opening
 from deepfreeze.freeze import saver
-from deepfreeze.freeze.backend import Opening
 from deepfreeze.freeze.replicas import ReplicaChecksums
 from deepfreeze.freeze.saver import Saver
 from deepfreeze.notices import unheard

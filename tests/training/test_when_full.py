@@ -19,7 +19,7 @@ class Saver:
     """A rank's checkpoints: the oldest is being written, the others wait. ``begun``: how many of the oldest are being written."""
 
     def __init__(self, most: int) -> None:
-        self.most, self.begun, self.pending = most, 1, None
+        self.most, self.begun, self.pending, self.engine = most, 1, None, self
         self.under_way: list[int] = []
         self.held: int | None = None
         self.given_up: list[tuple[int, int]] = []

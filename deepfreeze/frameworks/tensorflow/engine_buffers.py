@@ -6,8 +6,8 @@ from __future__ import annotations
 import tensorflow as tf
 
 import veloc_bindings
+from deepfreeze.engine.faults import EngineFault
 from deepfreeze.frameworks.area_buffers import AreaBuffers, variables_of
-from veloc_bindings import EngineFault
 
 
 def reason_against() -> str | None:

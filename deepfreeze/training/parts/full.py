@@ -70,7 +70,7 @@ class ReplacingSteps(_Asking):
         full = due is not None and not skip and self._is_full(schedule, steps)
         self._due = due if due is not None and due != self._answered else 0
         self._held = newest if self._due and newest >= 0 and newest != self._kept else None
-        held = self._held is not None and saver.pending is None and saver.hold(self._held)
+        held = self._held is not None and saver.pending is None and saver.engine.hold(self._held)
         self._full.propose(self._due if full else 0)
         self._stays.propose(0 if held else self._due)
         return skip
@@ -90,10 +90,10 @@ class ReplacingSteps(_Asking):
             # The execution was an epoch's last one: the next one may never come.
             pauses = self._position is not None and self._position.epoch_is_over
             if held is not None and self._stays.agreed != full and not pauses:
-                saver.replace(held, by=full)
+                saver.engine.replace(held, by=full)
                 return held
         if held is not None:
-            saver.hold(None)
+            saver.engine.hold(None)
         if full:
             schedule.aim(full)
         return None
@@ -101,5 +101,5 @@ class ReplacingSteps(_Asking):
     def pauses(self) -> None:
         """The held checkpoint goes on, and stays. Raises ``EngineError``."""
         if self._held is not None and self._saver is not None:
-            self._saver.hold(None)
+            self._saver.engine.hold(None)
             self._stays.propose(self._due)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+from deepfreeze.engine.records import Report
 from deepfreeze.freeze.agreed_structure import AgreedStructure
 from deepfreeze.freeze.saver import Saver
 from deepfreeze.plan.job_end import JobEnd
 from deepfreeze.plan.schedule import Execution, Schedule
 from deepfreeze.training.begun import Begun
 from deepfreeze.training.part import Part
-from veloc_bindings import Report
 
 
 class BeforeTheJobEnds(Part):
@@ -43,5 +43,5 @@ class BeforeTheJobEnds(Part):
         saver = self._saver
         assert saver is not None
         coming = [] if saver.pending is None else [saver.pending]
-        if self._end.near(time.time(), time.monotonic(), [*saver.unfinished, *coming]):
+        if self._end.near(time.time(), time.monotonic(), [*saver.engine.unfinished, *coming]):
             self._agreement.end()

@@ -8,6 +8,7 @@ from dataclasses import asdict, replace
 from numbers import Integral
 from typing import Any
 
+from deepfreeze.engine.records import OK, SUPERSEDED, Report
 from deepfreeze.errors import OptionError
 from deepfreeze.events.event import Decision, Measured
 from deepfreeze.freeze.agreed_structure import AgreedStructure
@@ -24,7 +25,6 @@ from deepfreeze.training.budget_kept import beyond
 from deepfreeze.training.engine_limits import EngineLimits
 from deepfreeze.training.part import Part
 from deepfreeze.training.plan_keeper import PlanKeeper
-from veloc_bindings import OK, SUPERSEDED, Report
 
 _OBSERVE = "a policy whose observe() returns a deepfreeze.plan.Wish, with an interval from 0 to deepfreeze.plan.NEVER"
 _AGREE = "a policy whose agree() takes each interval that the ranks agree on"
@@ -84,7 +84,7 @@ class Learning(Part):
         """Gives the engine the setting that the ranks have agreed on."""
         setting = tuning.setting
         if setting is not None:
-            saver.tune(setting.writers, setting.transfers, setting.uncommitted)
+            saver.engine.tune(setting.writers, setting.transfers, setting.uncommitted)
 
     def tolerates(self, step: int) -> bool:
         """A checkpoint that was taken to try a setting may fail: training goes on with a setting that has worked."""
@@ -126,7 +126,7 @@ class Learning(Part):
             captured=captured,
             blocking=self._went_on - self._before,
             reports=reports,
-            in_flight=len(saver.unfinished) + (saver.pending is not None),
+            in_flight=len(saver.engine.unfinished) + (saver.pending is not None),
             nbytes=saver.nbytes,
             rank=self._world.rank,
             signals=self._signals.take(),

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from deepfreeze.engine.records import StepMark
 from deepfreeze.format.tensors import REPLICATED
 from deepfreeze.frameworks import table
 from deepfreeze.frameworks.framework import StepMarks
@@ -29,7 +30,6 @@ from deepfreeze.training.begun import Begun
 from deepfreeze.training.installation import Installation
 from deepfreeze.training.part import Part
 from deepfreeze.training.step_planner import StepPlanner
-from veloc_bindings import StepMark
 
 WARM = 5  # steps before the marks: the first ones are untypical
 STEPS, CHECKPOINTS = 30, 3
@@ -104,7 +104,7 @@ class StepProfiling(Part):
                 def mark() -> None:
                     optimizer = self._options.optimizer or self._model.optimizer
                     self._marked = table.of(self._model).marked_step(self._model, optimizer, tensors)
-                    saver.watch(self._marked.area)
+                    saver.engine.attach(self._marked.area)
 
                 each(self._open_run.attempt.world, mark)
             return
@@ -154,7 +154,7 @@ class StepProfiling(Part):
         places = [place for _, place in arranged]
         notes = notes.of([there[mark] for mark, _ in arranged])
         own = self._tensors()
-        stats = saver.stats()
+        stats = saver.engine.stats()
         copy_rate = stats["copied_bytes"] / stats["copy_s"] if stats.get("copy_s") else 0.0
         windows = marks.windows(places, notes, self._open_run.attempt.nodes.cores, copy_rate)
         ranks = world.gather((windows, [nbytes for _, nbytes in own], marks.step_spread(notes)))

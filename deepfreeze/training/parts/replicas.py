@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from deepfreeze.engine.records import Report
 from deepfreeze.freeze.settings import SaverSettings
 from deepfreeze.plan.schedule import Execution, Schedule
 from deepfreeze.training.begun import Begun
@@ -12,7 +13,6 @@ from deepfreeze.training.first_weights import FirstWeights
 from deepfreeze.training.installation import Installation
 from deepfreeze.training.part import Part, Saving
 from deepfreeze.training.replica_checks import LastChecks
-from veloc_bindings import Report
 
 
 class ComparingReplicas(Part):

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from deepfreeze.engine.records import Report
 from deepfreeze.freeze.agreed_structure import AgreedStructure
 from deepfreeze.freeze.saver import Saver
 from deepfreeze.retention.keeper import Keeper
 from deepfreeze.training.begun import Begun
 from deepfreeze.training.part import Part
-from veloc_bindings import Report
 
 # How many seconds the end of a training waits for retention to judge its last commits. The store may hang.
 _SECONDS = 5.0
@@ -30,7 +30,7 @@ class Retention(Part):
         attempt, closing = self._open_run.attempt, self._open_run.closing
         closing.callback(self._keeper.close, _SECONDS)  # then nobody calls the engine any more
         if self._first:
-            self._keeper.open(attempt.target, attempt.step, saver.remove, saver.supersede)
+            self._keeper.open(attempt.target, attempt.step, saver.engine.remove, saver.engine.supersede)
         early, self._early = self._early or [], None
         for values, step, epoch in early:
             self.measured(values, step, epoch)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from deepfreeze.freeze.settings import Engine
+from deepfreeze.engine.backends import table
+from deepfreeze.engine.faults import EngineFault, LibraryError
+from deepfreeze.engine.options import Engine
 from deepfreeze.notices import Notify
 from deepfreeze.process_state import PROCESS
-from veloc_bindings import EngineFault, LibraryError, probe
 
 DIRECT, BUFFERED = "direct", "buffered"
 _PROBE_BYTES = 64 << 20
@@ -29,10 +30,13 @@ def choose(engine: Engine, run: str, file_size: int, notify: Notify) -> str:
 
 
 def _probe(engine: Engine, run: str, notify: Notify) -> str:
+    probe = table.chosen().can.probe
+    if probe is None:
+        return DIRECT
     try:
         direct, cached = probe(run, engine.writers, _PROBE_BYTES, engine.chunk_bytes, _PROBE_SECONDS)
     except (EngineFault, LibraryError):
-        return DIRECT  # the first checkpoint says what is wrong with the store; another backend needs no engine
+        return DIRECT  # the first checkpoint says what is wrong with the store
     if not direct or cached < _FASTER * direct:
         return DIRECT
     rates = f"{cached / 1e6:.0f} MB/s, and past it {direct / 1e6:.0f} MB/s"

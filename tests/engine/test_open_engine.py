@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import veloc_bindings
+from deepfreeze.engine.faults import Faults
 from deepfreeze.errors import EngineError, WaitError
-from deepfreeze.freeze.faults import Faults
 from tests.support import jobs, processes
 from tests.support.refusals import assert_four_parts
 from veloc_bindings import EngineFault
@@ -20,17 +20,17 @@ MOVING = """
 import sys, time
 import numpy as np
 import deepfreeze
-from deepfreeze.freeze.backend import Opening
-from deepfreeze.freeze.bound_backend import BoundBackend
-from deepfreeze.freeze.embedded_backend import EmbeddedBackend
+from deepfreeze.engine.backend import Opening
+from deepfreeze.engine.open_engine import OpenEngine
+from deepfreeze.engine.backends.embedded.backend import KIND
 from deepfreeze.notices import unheard
-from deepfreeze.store.target import Target
+from deepfreeze.engine.target import Target
 run, waits = sys.argv[1:]
 data = np.arange(200_000, dtype=np.uint8)
 rows = np.array([[data.ctypes.data, data.nbytes, 0]], np.uint64)
 opening = Opening(target=Target(run, 32 * "0", 32 * "0"), structure=bytes(32), file_size=data.nbytes, timeout=2.0,
                   engine=deepfreeze.Engine(writers=1, chunk_bytes=8192, in_flight=1, nice=0))
-engine = BoundBackend(EmbeddedBackend, opening, unheard)
+engine = OpenEngine(KIND, opening, unheard)
 begin = time.monotonic()
 engine.submit(1, rows, b"", [data])
 if waits == "memory":
@@ -94,13 +94,12 @@ def test_every_code_of_the_engine_has_its_advice(code):
 
 _LEFT_BEHIND = """
 import veloc_bindings
-from deepfreeze.freeze.backend import Opening
-from deepfreeze.freeze.bound_backend import BoundBackend
-from deepfreeze.store.target import Target
+from deepfreeze.engine.backend import BackendKind, Opening
+from deepfreeze.engine.open_engine import OpenEngine
+from deepfreeze.engine.target import Target
 
 class Backend:
-    @classmethod
-    def open(cls, opening): return cls()
+    def __init__(self, opening): pass
     def submit(self, *args): pass
     def close(self): raise veloc_bindings.EngineFault(veloc_bindings.TIMEOUT, "the store hangs")
 
@@ -108,7 +107,7 @@ class Memory:
     def __del__(self): print("freed")
 
 target = Target("runs/nt3", 32 * "0", 32 * "0")
-engine = BoundBackend(Backend, Opening(target=target, structure=bytes(32), file_size=1, timeout=1.0), print)
+engine = OpenEngine(BackendKind(print, Backend), Opening(target=target, structure=bytes(32), file_size=1, timeout=1.0), print)
 engine.submit(10, None, b"", Memory())
 engine.close()
 del engine

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from deepfreeze.engine.options import MOST_IN_FLIGHT, Engine
 from deepfreeze.errors import OptionError
-from deepfreeze.freeze.settings import MOST_IN_FLIGHT, Engine
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,12 @@ import zlib
 import numpy as np
 import pytest
 
+from deepfreeze.engine.backend import Opening
+from deepfreeze.engine.open_engine import OpenEngine
+from deepfreeze.engine.target import Target
 from deepfreeze.errors import EngineError
 from deepfreeze.format.levels import Level
-from deepfreeze.freeze.backend import Opening
-from deepfreeze.freeze.bound_backend import BoundBackend
 from deepfreeze.notices import unheard
-from deepfreeze.store.target import Target
 from tests.support import processes, veloc
 from tests.support.refusals import assert_four_parts
 from veloc_bindings import CORRUPT, EngineFault
@@ -37,10 +37,10 @@ def content(step):
 
 def save(stub, configured, opening, *steps):
     """Saves these steps; returns the last report of each."""
-    backend, last = veloc.backend(stub, configured).open(opening), {}
+    backend, last = veloc.kind(stub, configured).open(opening), {}
     for step in steps:
         data = content(step)
-        backend.submit(step, np.array([[data.ctypes.data, SIZE, 0]], np.uint64), b"", 30.0)
+        backend.submit(step, np.array([[data.ctypes.data, SIZE, 0]], np.uint64), b"", 30.0, b"")
         backend.drain(30.0)
         last |= {report.step: report for report in backend.poll()}
     backend.close()
@@ -71,7 +71,7 @@ WRONG = ["no file", "a folder that is missing", "a setting that is missing", "a 
 def test_a_configuration_that_would_end_the_process_is_refused(stub, configured, opening, name):
     wrong(name, configured)
     with pytest.raises(EngineError) as caught:
-        BoundBackend(veloc.backend(stub, configured), opening, unheard)
+        OpenEngine(veloc.kind(stub, configured), opening, unheard)
     assert_four_parts(caught.value, where=opening.target.run, expected="an engine", found=str(configured))
 
 
@@ -87,7 +87,7 @@ def test_the_library_itself_ends_the_process_at_such_a_configuration(stub, confi
 
 def test_a_library_that_is_missing_is_an_error_before_a_run_is_touched(tmp_path, configured):
     with pytest.raises(EngineError, match="VELOC's client"):
-        veloc.backend(tmp_path / "none.so", configured).load()
+        veloc.kind(tmp_path / "none.so", configured).load()
 
 
 def test_a_copy_that_stops_half_way_is_reported_and_never_restored(stub, configured, opening, monkeypatch):
@@ -128,13 +128,13 @@ def test_what_is_on_scratch_alone_does_not_count(stub, configured, opening):
 def test_a_step_that_one_rank_lacks_is_not_restored(stub, configured, opening):
     """VELOC's ranks take the greatest version that any of them has, and fail."""
     both = [Opening(**{**vars(opening), "rank": rank, "world": 2}) for rank in range(2)]
-    backend = veloc.backend(stub, configured)
+    backend = veloc.kind(stub, configured)
     for steps in ([1], [1, 2]):
         rank = len(steps) - 1
         one = backend.open(both[rank])
         for step in steps:
             data = content(step)
-            one.submit(step, np.array([[data.ctypes.data, SIZE, 0]], np.uint64), b"", 30.0)
+            one.submit(step, np.array([[data.ctypes.data, SIZE, 0]], np.uint64), b"", 30.0, b"")
             one.wait(step, Level.LOCAL, 30.0)
         marker = configured.parent / "persistent" / f"deepfreeze_{ATTEMPT}-{rank}-1.durable"
         while not marker.exists():
@@ -167,8 +167,8 @@ def test_the_file_is_laid_out_as_velocs(stub, configured, opening):
 
 def test_a_failed_checkpoint_raises_in_a_wait_for_it(stub, configured, opening, monkeypatch):
     monkeypatch.setenv("VELOC_STUB_TEAR", "1")
-    backend, data = veloc.backend(stub, configured).open(opening), content(1)
-    backend.submit(1, np.array([[data.ctypes.data, SIZE, 0]], np.uint64), b"", 30.0)
+    backend, data = veloc.kind(stub, configured).open(opening), content(1)
+    backend.submit(1, np.array([[data.ctypes.data, SIZE, 0]], np.uint64), b"", 30.0, b"")
     with pytest.raises(EngineFault) as caught:
         backend.wait(1, Level.EXTERNAL, 30.0)
     assert caught.value.code == CORRUPT

@@ -3,30 +3,33 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import deepfreeze
+from deepfreeze.engine.backend import Backend, BackendKind, Holding, Opening, OwnMemory, Superseding, Telling, Tuning
+from deepfreeze.engine.backends import table as backends
+from deepfreeze.engine.backends.embedded.backend import KIND
+from deepfreeze.engine.open_engine import OpenEngine
+from deepfreeze.engine.target import Target
+from deepfreeze.errors import UnsupportedError
 from deepfreeze.format.levels import Level
-from deepfreeze.freeze import backends
-from deepfreeze.freeze.backend import Opening
-from deepfreeze.freeze.bound_backend import BoundBackend
-from deepfreeze.freeze.embedded_backend import EmbeddedBackend
 from deepfreeze.notices import unheard
-from deepfreeze.store.target import Target
 from tests.support import veloc
+from tests.support.refusals import assert_four_parts
 from veloc_bindings import INCOMPLETE, TIMEOUT, EngineFault
 
 SIZE = 5 * 4096 + 100
 ATTEMPT = 32 * "a"
 
 
-class Kind:
-    """A backend's class, and how a test reads what it has saved."""
+class Tried:
+    """A row of the table of backends, and how a test reads what its backends have saved."""
 
-    def __init__(self, backend, folder, read):
-        self.backend, self.read = backend, read
+    def __init__(self, row, folder, read):
+        self.row, self.read = row, read
         self.opening = Opening(
             target=Target(str(folder), 32 * "0", ATTEMPT),
             structure=bytes(32),
@@ -36,8 +39,14 @@ class Kind:
         )
 
     def open(self):
-        self.backend.load()
-        return self.backend.open(self.opening)
+        self.row.load()
+        return self.row.open(self.opening)
+
+    def engine(self):
+        """With what holds where a backend can't do something."""
+        engine = OpenEngine(self.row, self.opening, unheard)
+        engine.plan(rows(np.zeros(SIZE, np.uint8)) * np.array([0, 1, 1], np.uint64), 8, 0)
+        return engine
 
 
 @pytest.fixture(params=["embedded", "veloc"])
@@ -45,15 +54,15 @@ def kind(request, tmp_path, stub):
     run = tmp_path / "run"
     run.mkdir()
     if request.param == "embedded":
-        return Kind(EmbeddedBackend, run, lambda step: (run / f"step-{step:010}/model.weights.h5").read_bytes())
-    made = veloc.backend(stub, veloc.write_configuration(tmp_path))
+        return Tried(KIND, run, lambda step: (run / f"step-{step:010}/model.weights.h5").read_bytes())
+    configuration = veloc.write_configuration(tmp_path)
 
     def read(step):
-        (image,), torn = veloc.restore(stub, made.configuration, ATTEMPT, 1)
+        (image,), torn = veloc.restore(stub, configuration, ATTEMPT, 1)
         assert image.header["step"] == step and not torn
         return veloc.assemble([image], tmp_path / "model.weights.h5").read_bytes()
 
-    return Kind(made, run, read)
+    return Tried(veloc.kind(stub, configuration), run, read)
 
 
 def rows(data: np.ndarray) -> np.ndarray:
@@ -84,7 +93,7 @@ def planned(backend):
 def test_a_checkpoint_is_reported_until_it_is_external(kind):
     backend, data = planned(kind.open()), content(3)
     assert backend.poll() == []
-    backend.submit(3, rows(data), bytes(8), 1.0)
+    backend.submit(3, rows(data), bytes(8), 1.0, b"")
     found = reports_until(backend, lambda report: report.level == Level.EXTERNAL and report.released)
     assert {(report.step, report.code, report.nbytes) for report in found} == {(3, 0, SIZE)}
     levels = [report.level for report in found]
@@ -98,7 +107,7 @@ def test_a_checkpoint_is_reported_until_it_is_external(kind):
 def test_memory_may_change_once_it_is_reported_as_released(kind):
     backend, data = planned(kind.open()), content(7)
     expected = data.tobytes()
-    backend.submit(7, rows(data), bytes(8), 1.0)
+    backend.submit(7, rows(data), bytes(8), 1.0, b"")
     reports_until(backend, lambda report: report.released)
     data[:] = 0
     backend.wait(7, Level.EXTERNAL, 30.0)
@@ -107,48 +116,48 @@ def test_memory_may_change_once_it_is_reported_as_released(kind):
 
 
 def test_every_checkpoint_of_several_is_made_and_room_comes_back(kind):
-    backend = planned(kind.open())
-    assert backend.room() == 2
+    engine = kind.engine()
+    assert engine.room() == 2
     held = {step: content(step) for step in range(1, 6)}
     for step, data in held.items():
-        backend.submit(step, rows(data), bytes(8), 30.0)
-        assert 0 <= backend.room() < 3
-    backend.drain(30.0)
-    found = backend.poll()
-    assert [report.step for report in found if report.level == Level.EXTERNAL] == list(held)
-    assert backend.room() == 2 and backend.idle() < 30
-    backend.close()
+        engine.submit(step, rows(data), bytes(8), data)
+        assert 0 <= engine.room() < 3
+    assert engine.drain(30.0)
+    found, well = engine.poll()
+    assert [report.step for report in found if report.level == Level.EXTERNAL] == list(held) and well
+    assert engine.room() == 2
+    engine.close()
     assert kind.read(5) == held[5].tobytes()
 
 
 def test_a_tuned_backend_makes_every_checkpoint(kind):
-    """Beside checkpoints that are under way. A backend without such numbers ignores them."""
-    backend = planned(kind.open())
+    """Beside checkpoints that are under way. One without such numbers goes on with those that it has."""
+    engine = kind.engine()
     held = {step: content(step) for step in range(1, 7)}
     for step, data in held.items():
-        backend.tune(1, 1, step % 3)
-        backend.submit(step, rows(data), bytes(8), 30.0)
-    backend.drain(30.0)
-    assert [report.step for report in backend.poll() if report.level == Level.EXTERNAL] == list(held)
-    backend.close()
+        engine.tune(1, 1, step % 3)
+        engine.submit(step, rows(data), bytes(8), data)
+    assert engine.drain(30.0)
+    assert [report.step for report in engine.poll()[0] if report.level == Level.EXTERNAL] == list(held)
+    engine.close()
     assert kind.read(6) == held[6].tobytes()
 
 
 def test_a_step_without_a_capture_fails_and_the_next_is_made(kind):
     backend, data = planned(kind.open()), content(4)
     backend.fail(3, "the reader is closed")
-    backend.submit(4, rows(data), bytes(8), 1.0)
+    backend.submit(4, rows(data), bytes(8), 1.0, b"")
     backend.drain(30.0)
     found = {report.step: report for report in backend.poll()}
     assert (found[3].code, found[3].message, found[3].released) == (INCOMPLETE, "the reader is closed", True)
-    assert found[4].level == Level.EXTERNAL and backend.room() == 2
+    assert found[4].level == Level.EXTERNAL
     backend.close()
     assert kind.read(4) == data.tobytes()
 
 
 def test_a_wait_ends_in_time_and_may_be_repeated(kind):
     backend, data = planned(kind.open()), content(1)
-    backend.submit(1, rows(data), bytes(8), 1.0)
+    backend.submit(1, rows(data), bytes(8), 1.0, b"")
     for wait in (lambda: backend.wait(1, Level.EXTERNAL, 0.0), lambda: backend.drain(0.0)):
         while True:
             try:
@@ -162,16 +171,43 @@ def test_a_wait_ends_in_time_and_may_be_repeated(kind):
 def test_closing_ends_the_backends_threads(kind):
     before = threading.active_count()
     backend = planned(kind.open())
-    backend.submit(1, rows(content(1)), bytes(8), 1.0)
+    backend.submit(1, rows(content(1)), bytes(8), 1.0, b"")
     backend.drain(30.0)
     backend.close()
     assert threading.active_count() == before
 
 
-def test_a_backend_has_memory_if_its_class_says_so(kind):
-    backend = kind.open()
-    assert (backend.memory() is not None) == kind.backend.has_memory
+def test_a_backend_has_the_methods_that_its_row_says(kind):
+    backend, can = kind.open(), kind.row.can
+    for protocol, says in {
+        Backend: True,
+        OwnMemory: can.memory,
+        Holding: can.holds,
+        Superseding: can.supersedes,
+        Tuning: can.tunes,
+        Telling: can.tells,
+    }.items():
+        wanted = [name for name in vars(protocol) if not name.startswith("_")]
+        assert wanted and all(hasattr(backend, name) for name in wanted) == says, protocol
     backend.close()
+
+
+def test_an_engine_does_without_what_its_backend_lacks(stub, tmp_path):
+    engine = Tried(veloc.kind(stub, veloc.write_configuration(tmp_path)), tmp_path, None).engine()
+    assert not engine.hold(1) and engine.progress() == [] and engine.stats() == {}
+    engine.supersede(1, 2)
+    engine.close()
+
+
+@pytest.mark.parametrize("bound", ["bounded", "one_memory"])
+def test_a_bound_that_a_backend_can_not_keep_is_refused(stub, tmp_path, bound):
+    tried = Tried(veloc.kind(stub, veloc.write_configuration(tmp_path)), tmp_path, None)
+    with pytest.raises(UnsupportedError) as refused:
+        OpenEngine(tried.row, replace(tried.opening, **{bound: True}), unheard)
+    option = {"bounded": "storage=", "one_memory": "memory="}[bound]
+    assert_four_parts(
+        refused.value, where=option, expected="a backend that can keep to this bound", found="a backend that can't"
+    )
 
 
 def test_what_owns_the_memory_lives_until_it_is_released(kind):
@@ -182,8 +218,7 @@ def test_what_owns_the_memory_lives_until_it_is_released(kind):
             self.data = data
             alive.append(self)
 
-    bound, data = BoundBackend(kind.backend, kind.opening, unheard), content(2)
-    bound.plan(rows(data) * np.array([0, 1, 1], np.uint64), 8, 0)
+    bound, data = kind.engine(), content(2)
     bound.submit(2, rows(data), bytes(8), Memory(data))
     assert bound.unfinished == [2]
     bound.wait(2, Level.EXTERNAL)
@@ -195,7 +230,10 @@ def test_what_owns_the_memory_lives_until_it_is_released(kind):
 
 
 def test_a_training_takes_the_backend_that_the_table_names(monkeypatch):
-    assert backends.chosen() is EmbeddedBackend and list(backends.BACKENDS) == ["embedded"]
-    monkeypatch.setitem(backends.BACKENDS, "veloc", veloc.VelocBackend)
-    monkeypatch.setattr(backends, "DEFAULT", "veloc")
-    assert backends.chosen() is veloc.VelocBackend
+    assert backends.chosen() is KIND and list(backends.TABLE) == ["embedded"]
+    another = BackendKind(print, print)
+    monkeypatch.setitem(backends.TABLE, "another", another)
+    monkeypatch.setattr(backends, "DEFAULT", "another")
+    assert backends.chosen() is another
+    with pytest.raises(EngineFault, match="the backend another can't finish what another one has left"):
+        backends.rescue()

@@ -1,8 +1,8 @@
-"""Hands captured shards to a backend without a copy, and keeps their memory alive until the backend no longer reads it. Here is all that
-is the same for every backend.
+"""An engine of one rank, from its opening to its end. Hands captured shards to a backend without a copy, and keeps their memory alive
+until the backend no longer reads it. Here is all that is the same for every backend, and what holds where a backend can't do something.
 
 A backend reads a capture where it lies. Python holds a reference to the objects that own the memory, and drops the reference when
-the backend reports the step as released. Imports no TensorFlow: a backend takes addresses, whoever owns the memory.
+the backend reports the step as released. Imports no framework: a backend takes addresses, whoever owns the memory.
 """
 
 from __future__ import annotations
@@ -11,30 +11,33 @@ import contextlib
 import ctypes
 import time
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
-import veloc_bindings
-from deepfreeze.errors import EngineError, WaitError
+from deepfreeze.engine.backend import BackendKind, Holding, Opening, OwnMemory, Superseding, Telling, Tuning
+from deepfreeze.engine.faults import EngineFault, Faults
+from deepfreeze.engine.records import OK, SUPERSEDED, TIMEOUT, Report, UnderWay
+from deepfreeze.errors import EngineError, UnsupportedError, WaitError
 from deepfreeze.format.levels import Level
-from deepfreeze.freeze.backend import Backend, Opening
-from deepfreeze.freeze.faults import Faults
 from deepfreeze.notices import Notify
-from veloc_bindings import Area, EngineFault, Report, UnderWay
+from veloc_bindings import Area
 
 # The longest wait of one call of a backend, in seconds. Python handles Ctrl-C only between two calls.
 _SLICE = 1.0
 
 
-class BoundBackend:
-    """One rank's backend, with the owners of the memory that it still reads. The training thread calls all methods.
+class OpenEngine:
+    """One rank's open engine: a backend, with the owners of the memory that it still reads. The training thread calls all methods but
+    ``remove``, ``supersede`` and ``progress``, which any thread may call, though not beside ``close``.
 
-    The waits (``submit``, ``reserve``, ``wait``) end with a ``WaitError`` when no bytes have moved for the time-out, on this rank or on
-    a rank that it waits for. They may take longer while bytes move."""
+    Every method raises ``EngineError`` if the backend fails. The waits (``submit``, ``reserve``, ``wait``) end with a ``WaitError`` when
+    no bytes have moved for the time-out, on this rank or on a rank that it waits for. They may take longer while bytes move."""
 
-    def __init__(self, kind: type[Backend], opening: Opening, notify: Notify) -> None:
-        """Opens a backend of this ``kind``. ``notify``: is told if the backend can't be closed. ``EngineError`` if it can't be opened."""
+    def __init__(self, kind: BackendKind, opening: Opening, notify: Notify) -> None:
+        """Opens a backend of this ``kind``. ``notify``: is told if the backend can't be closed. ``EngineError`` if it can't be opened, or
+        can't keep what the opening asks for."""
+        _require(kind, opening)
         self._where = opening.target.run
         self._timeout, self._notify = opening.timeout, notify
         self._faults = Faults(self._where, self._timeout)
@@ -44,7 +47,14 @@ class BoundBackend:
             False  # since the last poll there was a removal: it may have left notices, though nothing is in flight
         )
         with self.translated("an engine"):
-            self._backend = kind.open(opening)
+            backend = kind.open(opening)
+        self._backend, can = backend, kind.can
+        self._memory = cast(OwnMemory, backend) if can.memory else None
+        self._holding = cast(Holding, backend) if can.holds else None
+        self._superseding = cast(Superseding, backend) if can.supersedes else None
+        self._tuning = cast(Tuning, backend) if can.tunes else None
+        self._telling = cast(Telling, backend) if can.tells else None
+        self._in_flight = opening.engine.counted().in_flight or 0
 
     def translated(self, expected: str) -> contextlib.AbstractContextManager[None]:
         """See ``Faults.translated``."""
@@ -60,22 +70,22 @@ class BoundBackend:
         ``private``: this rank's private bytes; ``hold``: the object, or a tuple of the objects, that own the memory of the regions;
         ``values``: this rank's named values, as a section.
 
-        Waits first while ``in_flight`` checkpoints are in memory already. Raises ``EngineError``, ``WaitError``.
+        Waits first while ``in_flight`` checkpoints are in memory already.
         """
         self._owners[step] = hold
         try:
             with self.translated(f"to take step {step}"):
-                self._wait_in_slices(lambda seconds: self._backend.submit(step, regions, private, seconds, values))
+                self._wait_in_slices(lambda timeout: self._backend.submit(step, regions, private, timeout, values))
         except EngineError:
             del self._owners[step]
             raise
         self._unfinished.add(step)
 
-    def fail(self, step: int, why: str) -> None:
+    def fail(self, step: int, message: str) -> None:
         """Tells the other ranks, in the background, that this rank has no capture of ``step`` to submit: the step fails on all ranks at
-        once. Never waits. Raises ``EngineError``."""
+        once. Never waits."""
         with self.translated(f"to fail step {step}"):
-            self._backend.fail(step, why)
+            self._backend.fail(step, message)
         self._unfinished.add(step)
 
     def plan(self, regions: np.ndarray, private_nbytes: int, side_nbytes: int) -> list[int]:
@@ -84,23 +94,24 @@ class BoundBackend:
             return self._backend.plan(regions, private_nbytes, side_nbytes)
 
     def attach(self, area: Area) -> None:
-        """Gives ``area`` the backend's memory, from the area's next capture on. Only after ``plan``, and only if the backend has memory.
-        ``EngineError`` if the backend refuses."""
-        memory = self._backend.memory()
-        assert memory is not None  # the class of the backend has said so, before the train function was traced
+        """Gives ``area`` the backend's memory, from the area's next capture on. Only after ``plan``, and only if the backend has memory."""
+        assert self._memory is not None  # the backend's kind has said so, before the train function was traced
         with self.translated("captures into the engine's memory"):
-            memory.attach(area, self._timeout)
+            self._memory.attach(area, self._timeout)
 
     def room(self) -> int:
-        """The number of captures for which the backend has memory now, without the memory that is reserved already. Never waits."""
+        """The number of captures for which there is memory now, without the memory that is reserved already. Never waits."""
+        if self._memory is None:
+            return max(0, self._in_flight - len(self._owners))
         with self.translated("how much memory is free"):
-            return self._backend.room()
+            return self._memory.room()
 
     def reserve(self) -> None:
-        """Waits until there is memory for the first groups of the next capture, and reserves the capture's memory. Raises ``WaitError`` or
-        ``EngineError``."""
+        """Waits until there is memory for the first groups of the next capture, and reserves the capture's memory. Only where captures lie
+        in the backend's memory."""
+        assert self._memory is not None
         with self.translated("memory for the next capture"):
-            self._wait_in_slices(self._backend.reserve)
+            self._wait_in_slices(self._memory.reserve)
 
     def wait(self, step: int, level: int) -> None:
         """Waits until the checkpoint of ``step`` has reached ``level`` (``format/levels``), or is given up for a newer one. ``EngineError``
@@ -110,7 +121,7 @@ class BoundBackend:
             try:
                 self._backend.wait(step, level, seconds)
             except EngineFault as fault:
-                if fault.code != veloc_bindings.SUPERSEDED:
+                if fault.code != SUPERSEDED:
                     raise
 
         with self.translated(f"step {step} to be protected"):
@@ -128,9 +139,9 @@ class BoundBackend:
         for report in reports:
             if report.released:
                 self._owners.pop(report.step, None)
-            if report.code != veloc_bindings.OK or report.level == Level.EXTERNAL:
+            if report.code != OK or report.level == Level.EXTERNAL:
                 self._unfinished.discard(report.step)
-            if report.code != veloc_bindings.OK or report.diverged >= 0 or report.step < 0:
+            if report.code != OK or report.diverged >= 0 or report.step < 0:
                 well = False
         return reports, well
 
@@ -140,7 +151,7 @@ class BoundBackend:
         try:
             self._backend.drain(seconds)
         except EngineFault as fault:
-            if fault.code == veloc_bindings.TIMEOUT:
+            if fault.code == TIMEOUT:
                 self._last_wait = fault
                 return False
             raise self._faults.error(fault, "everything in flight to be committed") from fault
@@ -148,25 +159,30 @@ class BoundBackend:
         return True
 
     def hold(self, step: int | None) -> bool:
-        """See ``Backend.hold``. Raises ``EngineError``."""
+        """See ``Holding.hold``. Returns False if the backend can't hold steps."""
+        if self._holding is None:
+            return False
         with self.translated("to hold a step"):
-            return self._backend.hold(step)
+            return self._holding.hold(step)
 
     def replace(self, step: int, by: int) -> None:
-        """See ``Backend.replace``. Raises ``EngineError``."""
+        """See ``Holding.replace``."""
+        assert self._holding is not None
         with self.translated(f"to give step {step} up"):
-            self._backend.replace(step, by)
+            self._holding.replace(step, by)
 
     def tune(self, writers: int, transfers: int, uncommitted: int) -> None:
-        """See ``Backend.tune``. Raises ``EngineError``."""
-        with self.translated("other numbers of writers, transfers and uncommitted checkpoints"):
-            self._backend.tune(writers, transfers, uncommitted)
+        """See ``Tuning.tune``. Does nothing if the backend has no such numbers."""
+        if self._tuning is not None:
+            with self.translated("other numbers of writers, transfers and uncommitted checkpoints"):
+                self._tuning.tune(writers, transfers, uncommitted)
 
     def supersede(self, step: int, by: int) -> None:
-        """See ``Backend.supersede``. Raises ``EngineError``."""
-        with self.translated(f"to give step {step} up"):
-            self._backend.supersede(step, by)
-        self._drained = True
+        """See ``Superseding.supersede``. Does nothing if the backend takes every checkpoint to its end."""
+        if self._superseding is not None:
+            with self.translated(f"to give step {step} up"):
+                self._superseding.supersede(step, by)
+            self._drained = True
 
     def remove(self, steps: Iterable[int]) -> None:
         """Has the committed checkpoints of these steps removed, in the background. Rank 0 alone calls it, from any thread. A removal that
@@ -188,7 +204,7 @@ class BoundBackend:
             try:
                 return call(max(0.0, min(self._seconds_left(begin), _SLICE)))
             except EngineFault as fault:
-                if fault.code != veloc_bindings.TIMEOUT or self.stalled(begin):
+                if fault.code != TIMEOUT or self.stalled(begin):
                     raise
 
     def stalled(self, begin: float) -> bool:
@@ -203,14 +219,19 @@ class BoundBackend:
         return self._timeout - (waited if waited < self._timeout else min(waited, self._backend.idle()))
 
     def progress(self) -> list[UnderWay]:
-        """See ``Backend.progress``. Raises ``EngineError``."""
+        """See ``Telling.progress``. ``[]`` if the backend does not tell."""
+        if self._telling is None:
+            return []
         with self.translated("how far its checkpoints are"):
-            return self._backend.progress()
+            return self._telling.progress()
 
     def stats(self) -> dict[str, Any]:
-        """See ``Backend.stats``. Raises ``EngineError``."""
-        with self.translated("what the engine has counted"):
-            return self._backend.stats()
+        """See ``Telling.stats``. ``{}`` if the backend does not tell, or can't any more."""
+        if self._telling is None:
+            return {}
+        with contextlib.suppress(EngineFault):
+            return self._telling.stats()
+        return {}
 
     def close(self) -> None:
         """Stops the backend and drops the owners of all memory. If the store hangs, the call gives up after half a
@@ -223,3 +244,21 @@ class BoundBackend:
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._owners))
             self._notify("warning", f"{self._where}: {fault}")
         self._owners = {}
+
+
+def _require(kind: BackendKind, opening: Opening) -> None:
+    """``UnsupportedError`` for an opening that no backend of this kind can keep."""
+    if opening.bounded and not kind.can.bounded:
+        raise unsupported("storage=")
+    if opening.one_memory and kind.can.capture_size is None:
+        raise unsupported("memory=")
+
+
+def unsupported(option: str) -> UnsupportedError:
+    """The error for an option of ``Checkpoint`` that the chosen backend can't keep."""
+    return UnsupportedError(
+        where=option,
+        expected="a backend that can keep to this bound",
+        found="a backend that can't",
+        todo=f"leave {option} out",
+    )

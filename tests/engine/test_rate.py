@@ -2,10 +2,10 @@
 
 import pytest
 
-from deepfreeze.freeze import embedded_backend
-from deepfreeze.freeze.backend import Opening
-from deepfreeze.freeze.settings import Engine
-from deepfreeze.store.target import Target
+from deepfreeze.engine.backend import Opening
+from deepfreeze.engine.backends.embedded.backend import EmbeddedBackend
+from deepfreeze.engine.options import Engine
+from deepfreeze.engine.target import Target
 
 
 @pytest.mark.parametrize(
@@ -14,9 +14,9 @@ from deepfreeze.store.target import Target
 )
 def test_the_ranks_of_a_node_share_its_rate(monkeypatch, rate, node, of_rank):
     given = {}
-    monkeypatch.setattr(embedded_backend.veloc_bindings, "EmbeddedEngine", lambda **options: given.update(options))
+    monkeypatch.setattr(EmbeddedBackend, "__init__", lambda self, in_memory, **options: given.update(options))
     target = Target("/run", "1" * 32, "2" * 32)
-    embedded_backend.EmbeddedBackend.open(
+    EmbeddedBackend.of(
         Opening(target=target, structure=b"3" * 32, file_size=1, rank=4, world=8, node=node, engine=Engine(rate=rate))
     )
     assert given["rate"] == of_rank

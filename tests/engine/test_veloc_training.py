@@ -19,7 +19,7 @@ def keras():
 def configured(tmp_path, stub, monkeypatch):
     """The configuration file of the backend that trainings take now."""
     file = veloc.write_configuration(tmp_path / "veloc")
-    veloc.use(monkeypatch, veloc.backend(stub, file))
+    veloc.use(monkeypatch, veloc.kind(stub, file))
     return file
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 import pytest
 
 import veloc_bindings as vb
+from deepfreeze.engine import ways
+from deepfreeze.engine.backends import table
+from deepfreeze.engine.options import Engine
 from deepfreeze.errors import OptionError
-from deepfreeze.freeze import store_path
-from deepfreeze.freeze.settings import Engine
 from deepfreeze.process_state import PROCESS
 from deepfreeze.tiers.node_memory import is_memory
 
@@ -22,7 +24,8 @@ class Probes:
     def __init__(self, monkeypatch, direct, cached):
         self.asked = 0
         self._answer = direct, cached
-        monkeypatch.setattr(store_path, "probe", self)
+        can = replace(table.chosen().can, probe=self)
+        monkeypatch.setitem(table.TABLE, table.DEFAULT, replace(table.chosen(), can=can))
         monkeypatch.setattr(PROCESS, "ways", {})
 
     def __call__(self, run, writers, nbytes, chunk_bytes, seconds):
@@ -41,7 +44,7 @@ def test_the_page_cache_is_chosen_if_it_is_clearly_faster(monkeypatch, direct, c
     """Where the store takes no direct writes, the engine goes through the page cache anyhow, and says why."""
     probes, said = Probes(monkeypatch, direct, cached), []
     for _ in range(3):
-        assert store_path.choose(Engine(), "run", LARGE, lambda *told: said.append(told)) == chosen
+        assert ways.choose(Engine(), "run", LARGE, lambda *told: said.append(told)) == chosen
     assert probes.asked == 1, "once for each run"
     assert [level for level, _ in said] == (["info"] if chosen == "buffered" else [])
     assert all("2300 MB/s, and past it 2000 MB/s" in message for _, message in said)
@@ -50,13 +53,13 @@ def test_the_page_cache_is_chosen_if_it_is_clearly_faster(monkeypatch, direct, c
 @pytest.mark.parametrize("io", ["direct", "buffered"])
 def test_a_path_that_is_named_is_taken(monkeypatch, io):
     probes = Probes(monkeypatch, 1e9, 5e9)
-    assert store_path.choose(Engine(io=io), "run", LARGE, print) == io and probes.asked == 0
+    assert ways.choose(Engine(io=io), "run", LARGE, print) == io and probes.asked == 0
 
 
 def test_small_checkpoints_are_worth_no_probe(monkeypatch):
     probes = Probes(monkeypatch, 1e9, 5e9)
-    assert store_path.choose(Engine(), "run", LARGE - 1, print) == "direct"
-    assert store_path.choose(Engine(chunk_bytes=32 << 20), "run", LARGE, print) == "direct" and probes.asked == 0
+    assert ways.choose(Engine(), "run", LARGE - 1, print) == "direct"
+    assert ways.choose(Engine(chunk_bytes=32 << 20), "run", LARGE, print) == "direct" and probes.asked == 0
 
 
 def test_a_probe_leaves_nothing_and_keeps_to_its_time(tmp_path):
@@ -76,7 +79,7 @@ def test_a_probe_leaves_nothing_and_keeps_to_its_time(tmp_path):
 def test_a_training_with_a_rate_is_not_probed(monkeypatch):
     """The probe would take more of the store than the training may."""
     probes = Probes(monkeypatch, 1e9, 5e9)
-    assert store_path.choose(Engine(rate=10**7), "run", LARGE, print) == "direct" and probes.asked == 0
+    assert ways.choose(Engine(rate=10**7), "run", LARGE, print) == "direct" and probes.asked == 0
 
 
 def test_memory_is_not_probed():

@@ -2,9 +2,9 @@
 
 import pytest
 
+from deepfreeze.engine.memory_bound import MemoryBound
+from deepfreeze.engine.options import Engine
 from deepfreeze.errors import OptionError
-from deepfreeze.freeze.memory_bound import MemoryBound
-from deepfreeze.freeze.settings import Engine
 
 ENGINE = Engine(writers=8, chunk_bytes=4 << 20)
 BLOCKS = 8 * (4 << 20)

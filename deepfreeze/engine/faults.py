@@ -5,15 +5,16 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-import veloc_bindings
-from deepfreeze.errors import EngineError, WaitError
-from deepfreeze.store.run import END_THIS_JOB
-from veloc_bindings import EngineFault
+from deepfreeze.engine import records
+from deepfreeze.errors import END_THIS_JOB, EngineError, WaitError
+from veloc_bindings import EngineFault, LibraryError
+
+__all__ = ["EngineFault", "Faults", "LibraryError"]
 
 
 class Faults:
     """The errors of one training. All of a training's calls that a backend, or a capture area, may answer with an ``EngineFault`` are made
-    inside ``translated``: those of ``BoundBackend``, those of the saver that take captures and place them, and the making of captures.
+    inside ``translated``: those of ``OpenEngine``, those of the saver that take captures and place them, and the making of captures.
 
     Rooms below this one handle the faults of some calls of their own. ``store/posix_store`` and ``tiers/rescue`` make errors of them.
     ``tiers/leftovers`` passes by a slot that it can't read. ``frameworks/tensorflow/engine_buffers`` goes on where the op can't be
@@ -36,7 +37,7 @@ class Faults:
         """The error to raise for ``fault``. ``expected``: as for ``translated``."""
         todo = _ADVICE.get(fault.code, _OTHERWISE)
         found = str(fault).removesuffix(".")  # the error's message ends this part itself
-        if fault.code == veloc_bindings.TIMEOUT:
+        if fault.code == records.TIMEOUT:
             expected = f"{expected}, or bytes that move, within {self._timeout:g} s"
             return WaitError(where=self._where, expected=expected, found=found, todo=todo)
         return EngineError(where=self._where, expected=expected, found=found, todo=todo)
@@ -44,12 +45,12 @@ class Faults:
 
 _OTHERWISE = "report it, with this message: older checkpoints are untouched, and the job can be started again"
 _ADVICE = {
-    veloc_bindings.TIMEOUT: "check that rank and its storage, or allow more time with timeout=",
-    veloc_bindings.NO_SPACE: "free space there, or lower keep=",
-    veloc_bindings.IO: "check the file system that the message names",
-    veloc_bindings.INVALID: "check the options that the message names, and that nothing else writes into the run",
-    veloc_bindings.CORRUPT: "check the disk with deepfreeze verify: a file is not as it was written",
-    veloc_bindings.INCOMPLETE: "mend what that rank reports; older checkpoints are untouched",
-    veloc_bindings.TAKEN: END_THIS_JOB,
-    veloc_bindings.CLOSED: "open the run again: it was closed, or this process was forked from the one that opened it",
+    records.TIMEOUT: "check that rank and its storage, or allow more time with timeout=",
+    records.NO_SPACE: "free space there, or lower keep=",
+    records.IO: "check the file system that the message names",
+    records.INVALID: "check the options that the message names, and that nothing else writes into the run",
+    records.CORRUPT: "check the disk with deepfreeze verify: a file is not as it was written",
+    records.INCOMPLETE: "mend what that rank reports; older checkpoints are untouched",
+    records.TAKEN: END_THIS_JOB,
+    records.CLOSED: "open the run again: it was closed, or this process was forked from the one that opened it",
 }

@@ -1,0 +1,1 @@
+"""The backends there are: a folder each, and a row of ``table``."""
