@@ -12,8 +12,7 @@ from typing import Any
 
 from deepfreeze import arguments
 from deepfreeze.errors import OptionError
-from deepfreeze.plan.every_epoch import EveryEpoch
-from deepfreeze.plan.every_steps import EverySteps
+from deepfreeze.plan.every import EveryEpoch, EverySteps
 from deepfreeze.plan.never import Never
 from deepfreeze.plan.policy import Policy
 from deepfreeze.store.rules import Best, Epochs, Latest, Rule, Spaced

@@ -111,11 +111,6 @@ def parse_partial_dir(name: str) -> tuple[int, str] | None:
     return _step_and_attempt(_PARTIAL.match(name))
 
 
-def failed_file(step: int, attempt: str) -> str:
-    """The name of the file by which rank 0 tells the other ranks that a step has failed: ``step-0000000040.failed-ATTEMPT``."""
-    return f"{step_dir(step)}.failed-{_check_id(attempt)}"
-
-
 def parse_failed_file(name: str) -> tuple[int, str] | None:
     """The (step, attempt) in the name of the file that tells of a failed step."""
     return _step_and_attempt(_FAILED.match(name))

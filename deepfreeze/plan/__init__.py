@@ -8,13 +8,9 @@ deepfreeze.Checkpoint("runs/mine", every=FirstOf(Auto(overhead=0.02), OnSignal("
 from deepfreeze.plan.auto import Auto
 from deepfreeze.plan.budget import Budget
 from deepfreeze.plan.capture_plan import CaptureGroup, CapturePlan
-from deepfreeze.plan.every_epoch import EveryEpoch
-from deepfreeze.plan.every_seconds import EverySeconds
-from deepfreeze.plan.every_steps import EverySteps
-from deepfreeze.plan.first_of import FirstOf
+from deepfreeze.plan.every import EveryEpoch, EverySeconds, EverySteps, FirstOf, OnSignal
 from deepfreeze.plan.never import NEVER, Never
 from deepfreeze.plan.observation import Observation, Progressed
-from deepfreeze.plan.on_signal import OnSignal
 from deepfreeze.plan.placement import Placement, Shard
 from deepfreeze.plan.policy import EpochPolicy, LearningPolicy, Policy, Wish
 

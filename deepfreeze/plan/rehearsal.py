@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from deepfreeze.errors import OptionError
-from deepfreeze.plan.first_of import FirstOf
+from deepfreeze.plan.every import FirstOf
 from deepfreeze.plan.never import NEVER
 from deepfreeze.plan.policy import Policy
 

@@ -10,18 +10,18 @@ from types import TracebackType
 
 import numpy as np
 
-from deepfreeze.errors import CorruptError, NotFoundError, OptionError
+from deepfreeze.errors import CorruptError, OptionError
 from deepfreeze.format.manifest import Manifest
 from deepfreeze.format.strict_json import DAMAGED
 from deepfreeze.format.structure import Placed, Structure
 from deepfreeze.format.tensors import numpy_dtype
 from deepfreeze.frameworks.memory import Room, numpy_room
-from deepfreeze.store.catalog import CheckpointInfo, choose, describe, marks_of, use
+from deepfreeze.store.catalog import CheckpointInfo, describe, marks_of, use
 from deepfreeze.store.run import Run
 from deepfreeze.thaw.extent_table import ExtentTable
 from deepfreeze.thaw.extents import Extents, Landing, Passage, Reading, Stretch
 from deepfreeze.thaw.model_file import ModelFile
-from deepfreeze.thaw.rank_records import file_of, read_record
+from deepfreeze.thaw.rank_records import file_of
 
 
 class TensorReader(Mapping[str, np.ndarray]):
@@ -115,25 +115,6 @@ def read(run: str | os.PathLike[str], step: int | str | None = None) -> TensorRe
     """
     opened_run = Run.open(run)
     return use(opened_run, step, lambda chosen: TensorReader(opened_run, chosen))
-
-
-def read_private(run: str | os.PathLike[str], step: int | str | None = None, rank: int = 0) -> dict[str, np.ndarray]:
-    """The per-rank tensors by name, read-only, as ``rank`` of the job that wrote the checkpoint (the newest for ``step=None``) saved
-    them. NotFoundError if that job had no such rank, or there is no such run or checkpoint; CorruptError if a file is damaged."""
-    opened_run = Run.open(run)
-    chosen = choose(opened_run, step)
-    manifest = opened_run.manifest(chosen)
-    folder = opened_run.step_path(chosen)
-    if not 0 <= rank < manifest.world_size:
-        raise NotFoundError(
-            where=folder,
-            expected=f"a rank from 0 to {manifest.world_size - 1}",
-            found=f"rank {rank}",
-            todo="choose a rank of the job that wrote the checkpoint",
-        )
-    structure = opened_run.structure(manifest.structure)
-    record = read_record(opened_run, manifest, rank)
-    return split_private(structure, record.private, folder / file_of(manifest, rank))
 
 
 def split_private(structure: Structure, data: bytes, where: object) -> dict[str, np.ndarray]:

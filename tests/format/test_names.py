@@ -3,6 +3,7 @@
 import pytest
 
 from deepfreeze.format import names
+from tests.support import files
 
 A = "0123456789abcdef0123456789abcdef"
 
@@ -10,7 +11,6 @@ A = "0123456789abcdef0123456789abcdef"
 def test_names_are_those_of_the_format_document():
     assert names.step_dir(40) == "step-0000000040"
     assert names.partial_dir(40, A) == f"step-0000000040.partial-{A}"
-    assert names.failed_file(40, A) == f"step-0000000040.failed-{A}"
     assert names.abandoned_dir(40, A) == f"step-0000000040-{A}"
     assert names.damaged_dir(40, A) == f"step-0000000040-{A}"
     assert names.damaged_dir(40, None) == "step-0000000040-unknown"
@@ -25,7 +25,7 @@ def test_names_are_those_of_the_format_document():
 def test_every_step_survives_the_round_trip(step):
     assert names.parse_step_dir(names.step_dir(step)) == step
     assert names.parse_partial_dir(names.partial_dir(step, A)) == (step, A)
-    assert names.parse_failed_file(names.failed_file(step, A)) == (step, A)
+    assert names.parse_failed_file(files.failed_file(step, A)) == (step, A)
     assert names.parse_abandoned_dir(names.abandoned_dir(step, A)) == (step, A)
     assert names.parse_trash_dir(names.trash_dir(step, A)) == (step, A)
     for number in (1, 2, 10, 999):

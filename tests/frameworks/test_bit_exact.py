@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import deepfreeze
-from deepfreeze.thaw.read import read_private
 from tests.jobs.models import KINDS
 from tests.support import h5, jobs, kerases
+from tests.support.private import read_private
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.slow]
 

@@ -7,10 +7,10 @@ import pytest
 
 import deepfreeze
 from deepfreeze.inspect.verify import verify
-from deepfreeze.thaw.read import read_private
 from tests.horovod.test_ranks import assert_is, held, is_statistic
 from tests.support import h5, kerases, trainings
 from tests.support.horovod import horovod
+from tests.support.private import read_private
 
 pytestmark = [pytest.mark.ranks, pytest.mark.tensorflow]
 

@@ -5,9 +5,9 @@ import pytest
 
 import deepfreeze
 from deepfreeze.inspect.verify import verify
-from deepfreeze.thaw.read import read_private
 from tests.support import h5, kerases, pages
 from tests.support.horovod import horovod
+from tests.support.private import read_private
 
 pytestmark = [pytest.mark.ranks, pytest.mark.tensorflow]
 

@@ -35,10 +35,10 @@ from deepfreeze.plan.budget_section import BudgetSection
 from deepfreeze.store.lock import Lock
 from deepfreeze.store.plan import put_section, read_plan, read_section
 from deepfreeze.store.writable_run import WritableRun
-from deepfreeze.thaw.read import read_private
 from deepfreeze.tiers import leftovers, rescue
 from tests.hostile import cases
 from tests.support import configs, files, plans, processes, products
+from tests.support.private import read_private
 
 SECONDS = 10
 MEMORY = 32 << 20  # of any reader for any of these; the largest of them has a quarter of a MiB

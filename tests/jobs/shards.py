@@ -15,7 +15,7 @@ from deepfreeze.freeze.regions import Regions
 from deepfreeze.notices import unheard
 from deepfreeze.plan.placement import UNIT, in_file_order, pages, per_layer
 from deepfreeze.store.run import Run
-from deepfreeze.thaw.read import read_private
+from tests.support.private import read_private
 
 STEP, ATTEMPT, HEAD = 7, "ab" * 16, 4096  # HEAD: bytes of the file before the first tensor
 SPECS = [

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import strategies as st
 
 from deepfreeze.errors import OptionError
-from deepfreeze.plan.every import as_policy
-from deepfreeze.plan.every_steps import EverySteps
+from deepfreeze.plan.every import EverySteps, as_policy
 from deepfreeze.plan.never import NEVER
 from tests.support.properties import holds
 

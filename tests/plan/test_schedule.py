@@ -7,7 +7,7 @@ import pytest
 from hypothesis import strategies as st
 
 import deepfreeze
-from deepfreeze.plan.every_steps import EverySteps
+from deepfreeze.plan.every import EverySteps
 from deepfreeze.plan.schedule import NEVER, Execution, Schedule
 from tests.extending.prime_steps import PrimeSteps
 from tests.support.properties import holds

@@ -226,17 +226,17 @@ def test_partials_and_trash_are_cleared_and_nothing_else(tmp_path):
     run.clear((10, files.ATTEMPT))
     run.clear((10, files.ATTEMPT))
     os.rename(files.write_partial(tmp_path, 15, made), tmp_path / names.trash_dir(15, files.ATTEMPT))
-    failed = names.failed_file(10, files.ATTEMPT)
+    failed = files.failed_file(10)
     for name in (failed, names.temporary(failed), "step-0000000010.failed-mine"):
         (tmp_path / name).write_text("rank 3 failed: no space\n")
-    (tmp_path / names.failed_file(20, files.ATTEMPT)).mkdir()
+    (tmp_path / files.failed_file(20)).mkdir()
     assert WritableRun.open(tmp_path).told() == {(step, files.ATTEMPT) for step in (10, 20)}
     (tmp_path / ".trash-mine").mkdir()
     (tmp_path / "precious").mkdir()
     (tmp_path / names.trash_dir(20, files.ATTEMPT)).symlink_to(tmp_path / "precious")
     (tmp_path / "precious" / "file").write_text("x")
     run.clear_trash()
-    left = set(os.listdir(tmp_path)) - {names.trash_dir(20, files.ATTEMPT), names.failed_file(20, files.ATTEMPT)}
+    left = set(os.listdir(tmp_path)) - {names.trash_dir(20, files.ATTEMPT), files.failed_file(20)}
     mine = {".trash-mine", "step-0000000010.failed-mine", "precious"}
     assert left == {*mine, "run.json", "structures", names.step_dir(5)}
     assert (tmp_path / "precious" / "file").exists()

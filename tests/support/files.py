@@ -18,6 +18,11 @@ CREATED = "2026-11-21T03:35:58Z"
 MODEL_FILE = "model.weights.h5"
 
 
+def failed_file(step: int, attempt: str = ATTEMPT) -> str:
+    """The name of the file by which rank 0 tells the other ranks that a step has failed."""
+    return f"step-{step:010}.failed-{attempt}"
+
+
 def crc(data: bytes) -> int:
     """The CRC32C of these bytes."""
     return google_crc32c.value(data)

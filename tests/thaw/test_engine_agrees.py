@@ -7,10 +7,11 @@ import veloc_bindings
 from deepfreeze.inspect.verify import verify
 from deepfreeze.notices import unheard
 from deepfreeze.store.writable_run import WritableRun
-from deepfreeze.thaw.read import read, read_private
+from deepfreeze.thaw.read import read
 from deepfreeze.tiers import leftovers, rescue
 from deepfreeze.tiers.local_tier import LocalTier
 from tests.support import files
+from tests.support.private import read_private
 
 
 @pytest.fixture

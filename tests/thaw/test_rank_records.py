@@ -14,8 +14,9 @@ from deepfreeze.inspect.writers import ShardTable
 from deepfreeze.store.run import Run
 from deepfreeze.store.writable_run import WritableRun
 from deepfreeze.thaw.rank_records import read_records
-from deepfreeze.thaw.read import read, read_private
+from deepfreeze.thaw.read import read
 from tests.support import files
+from tests.support.private import read_private
 
 USES = {
     "verify": lambda run: verify(run, 40).problems,

@@ -9,8 +9,9 @@ import pytest
 
 from deepfreeze.errors import CorruptError, Error, NotFoundError, OptionError
 from deepfreeze.format.structure import Structure
-from deepfreeze.thaw.read import read, read_private
+from deepfreeze.thaw.read import read
 from tests.support import files, processes
+from tests.support.private import read_private
 
 
 @pytest.fixture

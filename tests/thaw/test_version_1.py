@@ -16,8 +16,8 @@ import deepfreeze
 import veloc_bindings
 from deepfreeze.inspect.verify import verify
 from deepfreeze.state.attachments import Attachments, SavedAttachments
-from deepfreeze.thaw.read import read_private
 from tests.support import kerases, restart
+from tests.support.private import read_private
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "v1"
 RUNS = ("keras", "tf_keras", "padded")

@@ -10,7 +10,6 @@ import pytest
 from deepfreeze.engine.faults import EngineFault
 from deepfreeze.errors import EngineError, RunError
 from deepfreeze.events.messages import to_logger
-from deepfreeze.format import names
 from deepfreeze.store.posix_store import PosixStore
 from deepfreeze.store.writable_run import WritableRun
 from deepfreeze.tiers import leftovers, rescue
@@ -45,7 +44,7 @@ def test_what_a_newer_checkpoint_has_overtaken_is_finished_if_it_is_whole(tmp_pa
         files.write_checkpoint(tmp_path, step, made)
     for step in (10, 20, 30):
         files.write_partial(tmp_path, step, made, attempt=A)
-    (tmp_path / names.failed_file(30, A)).write_text("superseded by step 40\n")
+    (tmp_path / files.failed_file(30, A)).write_text("superseded by step 40\n")
     assert run.told() == {(30, A)}
     found = rescue.plan(run, [], run.told())
     assert (found.finish, found.clear) == ([(10, A)], [(20, A), (30, A)])

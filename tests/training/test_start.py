@@ -11,10 +11,11 @@ from deepfreeze.store.lock import Lock
 from deepfreeze.store.run import Run
 from deepfreeze.store.writable_run import WritableRun
 from deepfreeze.thaw.extent_table import ExtentTable
-from deepfreeze.thaw.read import TensorReader, read_private
+from deepfreeze.thaw.read import TensorReader
 from deepfreeze.tiers import LocalTier, tiers
 from deepfreeze.training.start import Start
 from tests.support import files, restart, threads
+from tests.support.private import read_private
 
 
 class Failing(restart.Newest):

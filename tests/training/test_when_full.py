@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from deepfreeze.plan.every_steps import EverySteps
+from deepfreeze.plan.every import EverySteps
 from deepfreeze.plan.schedule import Schedule
 from deepfreeze.training.part import Saving
 from deepfreeze.training.parts.full import ReplacingSteps
