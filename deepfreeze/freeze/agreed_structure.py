@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from deepfreeze.errors import StructureError
+from deepfreeze.format.dataset_groups import OPTIMIZERS, TRAINED, group, is_untracked
 from deepfreeze.format.structure import Structure
 from deepfreeze.format.vocabularies import Vocabulary, to_values
 from deepfreeze.freeze import skeleton
 from deepfreeze.notices import Notify
 from deepfreeze.ranks.world import World, each, on_rank_0, together
+from deepfreeze.state.applied import built_for
 from deepfreeze.state.dataset_paths import LocatedState, LocatedTensor, locate
 from deepfreeze.state.derived_state import objects_of
 from deepfreeze.state.keras_objects import framework_of
-from deepfreeze.state.optimizer_places import optimizer_values
 from deepfreeze.state.training_state import TrainingState
 from deepfreeze.state.vocabularies import vocabularies_of, warning_of_ranks
 
@@ -48,7 +50,7 @@ def agree(state: TrainingState, world: World, notify: Notify, granule: int) -> A
     heads: list[bytes] = []
 
     def lay_out() -> tuple[bytes, tuple[int, int]]:
-        values = {**to_values(vocabularies), **optimizer_values(state, located)}
+        values = {**to_values(vocabularies), **_optimizer_values(state, located)}
         built = skeleton.build(state, located, framework_of(state.model), granule, values)
         heads.append(built.head)
         return built.structure.to_bytes(), built.gap
@@ -84,3 +86,29 @@ def _require_same_tensors(located: LocatedState, structure: Structure, rank: int
 def _description(spec: tuple | None) -> str:
     """(shape, dtype, role) as text, "float32 of shape (3, 4) (replicated)" for example."""
     return "missing" if spec is None else f"{spec[1]} of shape {spec[0]} ({spec[2]})"
+
+
+def _optimizer_values(state: TrainingState, located: LocatedState) -> dict[str, Any]:
+    """The structure's named values (``format.dataset_groups``) of a training's optimizers. Empty for a model whose only optimizer trains
+    its trainable variables, as that of most models does."""
+    values: dict[str, Any] = {}
+    inner: set[str] = set()
+    paths: dict[int, str] = {}
+    for one in located.tensors:
+        tensor = state.find(one.variable)
+        paths.setdefault(id(one.variable), one.path)
+        if tensor is not None and tensor.optimizer and group(one.path) != tensor.optimizer:
+            inner.add(one.path if is_untracked(one.path) else one.path.rpartition("/vars/")[0])
+    if inner:
+        values[OPTIMIZERS] = sorted(inner)
+    optimizer = getattr(state.model, "optimizer", None)
+    variables = None if optimizer is None else built_for(state.model, optimizer)
+    if variables is not None and state.what == "full" and not _same(variables, state.model.trainable_variables):
+        trained = [paths[id(variable)] for variable in variables if id(variable) in paths]
+        if len(trained) == len(variables):
+            values[TRAINED] = trained
+    return values
+
+
+def _same(one: Any, other: Any) -> bool:
+    return [id(variable) for variable in one] == [id(variable) for variable in other]

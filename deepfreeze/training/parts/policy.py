@@ -21,7 +21,6 @@ from deepfreeze.plan.policy import LearningPolicy, PlannedPolicy, Reason, Tuning
 from deepfreeze.plan.schedule import Execution, Schedule
 from deepfreeze.ranks.world import each
 from deepfreeze.training.begun import Begun
-from deepfreeze.training.budget_kept import beyond
 from deepfreeze.training.engine_limits import EngineLimits
 from deepfreeze.training.part import Part
 from deepfreeze.training.plan_keeper import PlanKeeper
@@ -207,7 +206,7 @@ class Learning(Part):
         self._keeper.keep(planned, decided=True)
         left = self._position.steps_left(self._steps) if self._position is not None else None
         if self._tuning is not None and self._world.rank == 0 and before is None and left is not None:
-            message = beyond(str(self._tuning), reason, after, left)
+            message = _beyond(str(self._tuning), reason, after, left)
             if message is not None:
                 self._events.warn(message)
 
@@ -255,3 +254,17 @@ def _progressed(report: Report) -> Progressed:
 
 def _reached(seconds: float) -> float | None:
     return None if seconds < 0 else seconds
+
+
+def _beyond(policy: str, reason: Reason, interval: int, left: int) -> str | None:
+    """The message for the user if the ``interval`` that was chosen is longer than the ``left`` steps that the ``fit`` has still to train,
+    because checkpoints cost so much; else None. ``policy``: its text; ``reason``: of the rank whose wish has decided."""
+    terms, iteration = reason.terms, reason.profile.iteration
+    if interval <= left or terms.by_budget <= left:
+        return None
+    share = terms.cost / (max(1, left) * iteration)
+    return (
+        f"every={policy}: expected an interval within the {left} steps that this fit has left; found that one checkpoint makes training "
+        f"{terms.cost:.3g} s longer, so that the budget allows one every {terms.by_budget} steps. The one at the end of the fit makes "
+        f'these steps {100 * share:.3g} % longer. Raise overhead=, or make checkpoints cheaper: more ranks, or state="weights"'
+    )

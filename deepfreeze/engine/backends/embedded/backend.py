@@ -7,9 +7,8 @@ from typing import Any
 
 import veloc_bindings
 from deepfreeze.engine.backend import BackendCapabilities, BackendKind, Opening
-from deepfreeze.engine.backends.embedded.rescue import EmbeddedRescue
 from deepfreeze.errors import EngineError
-from veloc_bindings import REFUSE_ALL, REFUSE_FIRST, REFUSE_NONE, EmbeddedEngine, LibraryError
+from veloc_bindings import REFUSE_ALL, REFUSE_FIRST, REFUSE_NONE, EmbeddedEngine, LibraryError, SlotInfo
 
 # Where the ranks of a node share a page of memory. On a system without this directory each rank does without.
 _SHARED_MEMORY = "/dev/shm"
@@ -63,6 +62,22 @@ def load() -> None:
         veloc_bindings.version()
     except LibraryError as error:
         raise EngineError(where=error.where, expected=error.expected, found=error.found, todo=error.todo) from error
+
+
+class EmbeddedRescue:
+    """Implements ``backend.Rescue``, which explains the methods."""
+
+    def slot(self, path: str) -> SlotInfo:
+        """Reads the slot's header."""
+        return veloc_bindings.slot_inspect(path)
+
+    def transfer(self, path: str, run: str) -> None:
+        """Compares every checksum, and publishes the rank's record."""
+        veloc_bindings.slot_transfer(path, run)
+
+    def commit(self, run: str, step: int, attempt: str) -> None:
+        """Compares the model file with the checksums of all records first."""
+        veloc_bindings.commit(run, step, bytes.fromhex(attempt))
 
 
 KIND = BackendKind(
