@@ -12,7 +12,7 @@ from typing import Any
 from deepfreeze import arguments
 from deepfreeze.errors import CorruptError
 from deepfreeze.plan.auto_section import AutoSection, Conditions, Decided, Window
-from deepfreeze.plan.checkfreq import Profile, algorithm_1
+from deepfreeze.plan.checkfreq import Bounds, Profile, algorithm_1
 from deepfreeze.plan.never import NEVER
 from deepfreeze.plan.observation import Observation
 from deepfreeze.plan.overheads import Overhead, OverheadWindow, together
@@ -125,7 +125,7 @@ class Auto:
 
     def _take_over(self, found: AutoSection) -> None:
         """Goes on with what an earlier job of the run has found."""
-        worked_out = algorithm_1(found.profile, self.overhead, self._uncommitted, self.mtbf).interval
+        worked_out = self._terms(found.profile).interval
         same = (found.overhead, found.mtbf, found.uncommitted) == (self.overhead, self.mtbf, self._uncommitted)
         interval = min(found.interval, 2 * worked_out) if same else worked_out
         self._profile, self._profiling, self._error = found.profile, None, _UNKNOWN
@@ -246,17 +246,12 @@ class Auto:
 
     def _decide_first(self, profile: Profile) -> None:
         self._profile = profile
-        terms = algorithm_1(profile, self.overhead, self._uncommitted, self.mtbf)
+        terms = self._terms(profile)
         self._want(terms.interval, "failures" if terms.decided_by == "failures" else "profile")
         self._new_window()
 
     def _judge(self, found: Overhead, step: int) -> None:
         """Changes the wish if the window shows that the interval is too short, or longer than needed."""
-        assert self._profile is not None
-        known = self._profile
-        profile = self._measured(found)
-        terms = algorithm_1(profile, self.overhead, self._uncommitted, self.mtbf)
-        slow = profile.persist >= _SLOW_STORE * known.persist
         self._doubted = not found.steady and not self._doubted
         if self._doubted:
             return  # one window tells too little; a training whose steps always differ is judged all the same
@@ -265,29 +260,51 @@ class Auto:
             self._judged = []
             return  # other policies ask for most of the checkpoints: another interval would not change what they cost
         self._judged = [*self._judged[1 - _TOGETHER :], found]
-        if found.stale:
-            # Until there are plain steps, which tell what a step takes now.
-            self._grow(2 * self.interval, profile, "training")
-            return
+        profile = self._measured(found)
+        mean, low, high = self._surely(found)
+        longer = self._longer(found, profile, mean, low)
+        if longer is not None:
+            self._grow(*longer, profile)
+        elif len(self._judged) == _TOGETHER and high < self.overhead / 2:
+            self._judged = []
+            self._shorten(profile)
+
+    def _surely(self, found: Overhead) -> tuple[float, float, float]:
+        """The mean of the overhead and the range in which it surely is: those of this window, or of the last windows together if this one
+        may be within the budget."""
         mean, low, high = found.mean, found.low, found.high
-        if len(self._judged) == _TOGETHER and low <= self.overhead:
+        several = len(self._judged) == _TOGETHER
+        if several and low <= self.overhead:
             mean, low, high = together(self._judged)
         if not found.plain:
             # The budget is doubtful until there are plain steps, and a longer interval has some.
-            low = mean if len(self._judged) == _TOGETHER else (mean + low) / 2
+            low = mean if several else (mean + low) / 2
+        return mean, low, high
+
+    def _longer(self, found: Overhead, profile: Profile, mean: float, low: float) -> tuple[int, str] | None:
+        """A longer interval and the reason for it: checkpoints cost more than the budget, or commits take longer than the interval, or
+        failures are rarer. None if the interval is long enough."""
+        assert self._profile is not None
+        if found.stale:
+            return 2 * self.interval, "training"  # until there are plain steps, which tell what a step takes now
+        slow = profile.persist >= _SLOW_STORE * self._profile.persist
         if low > self.overhead:
-            faster = profile.iteration < _FASTER * known.iteration
-            self._grow(math.ceil(self.interval * mean / self.overhead), profile, _cause(slow, faster))
-        elif slow and terms.by_commit > self.interval:
-            self._grow(terms.by_commit, profile, "store")
-        elif (terms.by_failures or 0) > self.interval * (1 + self.overhead):
-            self._grow(terms.by_failures or 0, profile, "failures")
-        elif len(self._judged) == _TOGETHER and high < self.overhead / 2:
-            self._judged = []
-            shorter = max(terms.interval, self.interval * 4 // 5)
-            if shorter < self.interval:
-                self._profile = profile
-                self._want(shorter, "slack")
+            faster = profile.iteration < _FASTER * self._profile.iteration
+            return math.ceil(self.interval * mean / self.overhead), _cause(slow, faster)
+        terms = self._terms(profile)
+        if slow and terms.by_commit > self.interval:
+            return terms.by_commit, "store"
+        by_failures = terms.by_failures or 0
+        return (by_failures, "failures") if by_failures > self.interval * (1 + self.overhead) else None
+
+    def _shorten(self, profile: Profile) -> None:
+        shorter = max(self._terms(profile).interval, self.interval * 4 // 5)
+        if shorter < self.interval:
+            self._profile = profile
+            self._want(shorter, "slack")
+
+    def _terms(self, profile: Profile) -> Bounds:
+        return algorithm_1(profile, self.overhead, self._uncommitted, self.mtbf)
 
     def _measured(self, found: Overhead) -> Profile:
         """The profile as the window shows it. Where the window's overhead is within noise, a checkpoint costs its CPU time."""
@@ -301,13 +318,13 @@ class Auto:
         cost = found.cost if found.low > 0 else (copy + cpu) / self._cores
         return replace(self._profile, iteration=found.iteration, copy=copy, persist=persist, cost=cost)
 
-    def _grow(self, wanted: int, profile: Profile, reason: str) -> None:
+    def _grow(self, wanted: int, reason: str, profile: Profile) -> None:
         self._profile = profile
         self._want(min(wanted, 2 * self.interval), reason)
 
     def _want(self, interval: int, reason: str) -> None:
         assert self._profile is not None
-        terms = algorithm_1(self._profile, self.overhead, self._uncommitted, self.mtbf)
+        terms = self._terms(self._profile)
         self._wish = Wish(interval=min(interval, NEVER))
         self._why = Reason(reason, self._profile, terms)
 

@@ -252,8 +252,9 @@ class Search:
         return best
 
     def _transfers(self, uncommitted: int, before: int) -> Sequence[int]:
-        """The numbers of transfers to try: as many as ``before``, and one more. Where all but those that must wait were written at once
-        ``before``, one more alone."""
+        """The numbers of transfers to try with so many ``uncommitted`` checkpoints: those of the best setting with one fewer (``before``),
+        and one more. If that setting wrote all of its checkpoints at once, but for those that must wait, this one does so too: then one
+        more alone."""
         most = max(1, min(uncommitted - self._behind, self._most.transfers))
         if before >= most:
             return [most]

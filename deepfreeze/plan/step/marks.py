@@ -183,8 +183,9 @@ def _differences(values: np.ndarray) -> np.ndarray:
 
 
 def _in_short_steps(seconds: np.ndarray) -> np.ndarray:
-    """(windows,) the median of each window in the shortest fifth of the steps: together about the 10th percentile of a step. The 10th
-    percentiles of all windows would be much shorter together, because no step has all of them. ``seconds``: (steps, windows)."""
+    """The median of each window in the shortest fifth of the steps, of shape (windows,). Their sum is about the 10th percentile of a whole
+    step. The sum of each window's own 10th percentile would be much less, because no step is short in all of its windows. ``seconds``: of
+    shape (steps, windows)."""
     order = np.argsort(seconds.sum(axis=1), kind="stable")
     return np.asarray(np.median(seconds[order[: max(1, round(_SHORT_STEPS * len(order)))]], axis=0))
 
@@ -199,8 +200,9 @@ def _lowest(rates: Iterable[float]) -> float:
 
 
 def _rates(written: np.ndarray, writing: np.ndarray) -> np.ndarray:
-    """(windows,) bytes that the engine writes in a second of each window while it is writing. In a window in which it has not written it is
-    the rate of all windows together; 0 if nothing was written at all.
+    """Bytes that the engine writes in a second while it is writing, in each window: of shape (windows,). A window in which it has not
+    written has the rate of all windows together; that is 0 if nothing was written at all. ``written``: the engine's count of bytes at each
+    mark; ``writing``: its seconds of writing up to there; both of shape (steps, marks).
 
     The engine counts a block when it is written. So each increase is spread over the time of writing since the increase before it."""
     order = np.argsort(writing, axis=None, kind="stable")

@@ -2,10 +2,12 @@
 
 Checkflow (2025) asks it of the operators of one step. Here a step has windows, which are intervals between marks in it.
 
-Windows are numbered in the order of time, through all steps of a period of ``every`` steps. Window 0 is the first one of the step after the
-captured step. Window -1 is the last one of the captured step itself. A tensor that the step updates in its window u therefore has the value
-that is to be saved from its update in the captured step on, which is window u - W of W windows, up to its next update, which is window u.
-It is copied in between, in one window or in several. It is written behind that, or directly, without a copy, before its next update.
+Windows are numbered in the order of time, through all steps of a period of ``every`` steps. Each step has W windows. Window 0 is the first
+one of the step after the captured step; window -1 is the last one of the captured step itself.
+
+A step updates each tensor in one of its windows, u. In the captured step that is window u - W: from then on the tensor has the value that
+is to be saved. The next step updates it in window u: from then on the value is gone. So the tensor is copied between these two windows, in
+one window or in several. The copy is written later. Or the tensor is written directly, without a copy, before window u.
 
 Two forms of the question:
 
