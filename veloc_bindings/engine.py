@@ -47,12 +47,12 @@ class Report(NamedTuple):
     level: int
     code: int
     released: bool
-    diverged: int
-    nbytes: int
-    local_s: float
-    written_s: float
-    external_s: float
-    message: str
+    diverged: int = -1
+    nbytes: int = 0
+    local_s: float = -1.0
+    written_s: float = -1.0
+    external_s: float = -1.0
+    message: str = ""
     copy_s: float = 0.0
     cpu_s: float = -1.0
     superseded_by: int = -1

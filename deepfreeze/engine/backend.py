@@ -58,15 +58,26 @@ class Opening:
 
 class Backend(Protocol):
     """One rank's open backend. The training thread calls all methods but ``remove``, one at a time, between two executions of the train
-    function; so no method needs a lock against another one, and the backend's own threads never call back.
+    function. Another thread calls ``remove``, at any time before ``close``. The backend's own threads never call back.
 
     The order of the calls: the row's ``load`` and ``open``; ``plan`` once; then ``submit``, ``wait``, ``poll`` and ``drain`` any number of
     times; ``close`` last and once, also after an error in any of the others. A training that its user has forgotten is closed by the
-    garbage collector, in whichever thread that runs.
+    garbage collector, in whichever thread that runs: also in a thread of the backend's own, which can't wait for itself. In a process that
+    was forked from the one that opened the backend every method but ``close`` raises the code ``CLOSED``.
 
-    *Faults.* Every method raises ``faults.EngineFault`` alone, with a code and a message that names the file and the system's error.
-    ``Faults`` makes an ``EngineError`` of it, whose advice follows from the code. A backend never prints, exits or ends another thread. The
-    failure of a checkpoint is no fault: ``poll`` reports it, and ``wait`` for that checkpoint raises it.
+    *Faults.* Every method raises ``faults.EngineFault`` alone, with a code and a message that names the file and the system's error. The
+    codes (``records``): ``IO`` and ``NO_SPACE`` for an error of the system; ``TIMEOUT`` for a wait that has ended; ``INCOMPLETE`` where
+    another rank has failed, or has not come; ``CORRUPT`` for bytes that are not as they were written; ``TAKEN`` where another job has taken
+    the run; ``INVALID`` for arguments that break this protocol; ``CLOSED`` behind ``close``. ``Faults`` makes an ``EngineError`` of it,
+    whose advice follows from the code. A backend never prints, exits or ends another thread. The failure of a checkpoint is no fault:
+    ``poll`` reports it, and ``wait`` for that checkpoint raises it.
+
+    *What all ranks see.* A checkpoint becomes external on all ranks or on none, also where a rank fails, or does not come within
+    ``Opening.timeout``.
+
+    *The options* (``Opening.engine``). A backend keeps ``in_flight`` and ``uncommitted``. The others it follows as far as they mean
+    something to it: ``rate`` and ``nice`` are what the user allows it to take, ``slots``, ``writers``, ``chunk_bytes``, ``transfers`` and
+    ``io`` how it works. ``when_full`` is training's own.
 
     *Waits.* ``submit``, ``wait``, ``drain`` and ``OwnMemory.reserve`` return or raise within ``timeout`` seconds, because Python handles
     Ctrl-C only between two calls. The caller passes 0 (at once) to 1, and 5 to the ``drain`` before ``close``. At the end of that time they
@@ -85,25 +96,28 @@ class Backend(Protocol):
 
     def submit(self, step: int, regions: np.ndarray, private: bytes, timeout: float, values: bytes) -> None:
         """Hands over one capture, as the checkpoint of ``step``. Called at most once for a step, in ascending order. Waits while
-        ``Engine(in_flight=)`` checkpoints are in memory; after ``TIMEOUT`` the backend has taken nothing.
+        ``Engine(in_flight=)`` checkpoints are in memory (not ``released``), or ``Engine(uncommitted=)`` are neither external nor failed;
+        after ``TIMEOUT`` the backend has taken nothing.
 
         ``regions``: as for ``plan``, with the address of each region's bytes instead of 0. The caller guarantees that these bytes stay
         as they are until a report of the step is ``released``, or until ``close`` has returned. ``private``: this rank's private bytes;
-        ``values``: its named values as a section (``format/named_values``). The backend copies both, and returns as soon as the checkpoint
-        is taken."""
+        ``values``: its named values as a section (``format/named_values``). The backend copies both, and the rows of ``regions``, and
+        returns as soon as the checkpoint is taken."""
 
     def fail(self, step: int, message: str) -> None:
         """Called in place of ``submit`` on a rank that has no capture of ``step`` to hand over. The other ranks, which may have handed over
-        theirs, learn of it and do not wait for this rank. The step is reported as failed on all ranks. ``message``: why, for the
-        reports."""
+        theirs, learn of it and do not wait for this rank. The step is reported on all ranks as failed, with the code ``INCOMPLETE``, and
+        ``drain`` waits until it is. It takes no place of ``in_flight``. ``message``: why, for the reports."""
 
     def wait(self, step: int, level: int, timeout: float) -> None:
-        """Waits until the checkpoint of ``step`` has reached ``level`` (``format/levels``). Raises the fault of a checkpoint that has
-        failed. ``step`` was submitted."""
+        """Waits until the checkpoint of ``step``, which was submitted, has reached ``level`` (``format/levels``) or a higher one: without a
+        local tier the first one above ``CAPTURED`` is ``EXTERNAL``. Raises the fault of a checkpoint that has failed, whatever level it
+        had reached."""
 
     def poll(self) -> list[Report]:
-        """The reports of the checkpoints that have changed since the last call, in the order of their steps; reports with step -1 are
-        notices for the user. Called after every execution, so it costs microseconds if nothing has changed.
+        """The newest state of each checkpoint that has changed since the last call, in the order of their steps; states in between are not
+        told. Called after every execution, so it costs microseconds if nothing has changed. A report with step -1 is a notice for the
+        user: its ``message``, which is a warning with the level 0, and a line of the log with the level ``INFORMS``.
 
         Every checkpoint is reported as ``released`` in the end, and either as ``EXTERNAL`` (it can be restored after the loss of all
         nodes' power), or with the code of its failure, or as ``SUPERSEDED``."""
@@ -114,12 +128,17 @@ class Backend(Protocol):
     def remove(self, steps: Iterable[int]) -> None:
         """Has the committed checkpoints of these steps removed, in the background: never one that a reader could then find half-deleted.
         Called on rank 0 alone, for steps that are committed and that retention no longer wants. Another thread than training's calls
-        it, one call at a time, while training may be in any other method but ``close``. A step without a checkpoint is passed over.
-        Without any step, in a ``bounded`` run, what failed steps have left is removed, once all ranks know of them, and what earlier
-        removals have left; otherwise that goes after the next commit. A removal that fails becomes a notice of ``poll``."""
+        it, one call at a time, while training may be in any other method but ``close``. A step without a checkpoint is passed over. A
+        removal that fails becomes a notice of ``poll``.
+
+        What failed steps of this attempt and interrupted removals have left is removed too: after the next commit; in a ``bounded`` run
+        also by this call without any step, once all ranks know of the failure. What dead attempts have left, a start removes
+        (``Rescue``)."""
 
     def idle(self) -> float:
-        """For how many seconds nothing has moved: no bytes of this rank, and no sign of a rank that it waits for."""
+        """For how many seconds nothing has moved: no bytes of this rank, and no sign of life of a rank that it waits for. To look for
+        such a sign is no movement if there is none, or a wait for a dead rank would never end. Of no meaning while nothing is under
+        way."""
 
     def close(self) -> None:
         """Stops the work at the next occasion, ends the backend's threads and frees its memory. The code ``TIMEOUT`` if a thread can't be
@@ -233,7 +252,9 @@ class BackendCapabilities:
     - ``supersedes``: it is a ``Superseding``. Otherwise every checkpoint is taken to its end.
     - ``tunes``: it is a ``Tuning``. Otherwise the numbers stay those that it was opened with.
     - ``tells``: it is a ``Telling``. Otherwise nothing is told.
-    - ``hashes``: it compares the ranks' checksums at a commit. Otherwise nobody compares the ranks.
+    - ``in_run``: its checkpoints lie in the run as docs/format.md says. Otherwise DeepFreeze does not list, keep, remove, resume or
+      restore them, and says so when a training begins.
+    - ``hashes``: it compares the ranks' checksums at a commit. Otherwise nobody compares the ranks, which is said too.
     - ``bounded``: it can keep ``Opening.bounded``. Otherwise ``storage=`` is refused.
     - ``capture_size``: from the arguments of ``Backend.plan`` and ``Engine.chunk_bytes``, the bytes of each capture in its memory, and it
       can keep ``Opening.one_memory``. None: ``memory=`` is refused.
@@ -246,6 +267,7 @@ class BackendCapabilities:
     supersedes: bool = False
     tunes: bool = False
     tells: bool = False
+    in_run: bool = False
     hashes: bool = False
     bounded: bool = False
     capture_size: CaptureSize | None = None

@@ -55,6 +55,7 @@ class OpenEngine:
         self._tuning = cast(Tuning, backend) if can.tunes else None
         self._telling = cast(Telling, backend) if can.tells else None
         self._in_flight = opening.engine.counted().in_flight or 0
+        self._uncommitted = opening.engine.uncommitted
 
     def translated(self, expected: str) -> contextlib.AbstractContextManager[None]:
         """See ``Faults.translated``."""
@@ -102,7 +103,8 @@ class OpenEngine:
     def room(self) -> int:
         """The number of captures for which there is memory now, without the memory that is reserved already. Never waits."""
         if self._memory is None:
-            return max(0, self._in_flight - len(self._owners))
+            room = self._in_flight - len(self._owners)
+            return max(0, room if self._uncommitted is None else min(room, self._uncommitted - len(self._unfinished)))
         with self.translated("how much memory is free"):
             return self._memory.room()
 

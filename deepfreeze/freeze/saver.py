@@ -87,10 +87,17 @@ class Saver:
         on_rank_0(world, lambda: WritableRun.open(target.run).store_structure(structure, durable=stored))
         self._regions, self._private = mine.regions, list(mine.private)
         self.nbytes = int(self._regions.nbytes.sum())
-        compares = table.chosen().can.hashes
-        self._replicas = ReplicaChecksums(capture, agreed.tensors, structure, world.size if compares else 1)
-        if world.rank == 0 and world.size > 1 and not compares:
-            notify("info", f"{target.run}: the backend compares no ranks, so nobody notices if their weights differ")
+        can = table.chosen().can
+        self._replicas = ReplicaChecksums(capture, agreed.tensors, structure, world.size if can.hashes else 1)
+        if world.rank == 0 and not can.in_run:
+            notify(
+                "warning",
+                f"{target.run}: checkpoints of this backend are not in the run: they are not listed, removed or resumed",
+            )
+        if world.rank == 0 and world.size > 1 and not can.hashes:
+            notify(
+                "warning", f"{target.run}: this backend compares no ranks, so nobody notices if their weights differ"
+            )
         self._tells_others, self._describes = world.size > 1, world.rank == 0
         self._structure, self._world_size = structure, world.size
         self._pending: _Save | None = None

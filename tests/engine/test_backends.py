@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,7 +21,7 @@ from deepfreeze.format.levels import Level
 from deepfreeze.notices import unheard
 from tests.support import veloc
 from tests.support.refusals import assert_four_parts
-from veloc_bindings import INCOMPLETE, TIMEOUT, EngineFault
+from veloc_bindings import INCOMPLETE, OK, TIMEOUT, EngineFault
 
 SIZE = 5 * 4096 + 100
 ATTEMPT = 32 * "a"
@@ -77,8 +79,9 @@ def content(step: int) -> np.ndarray:
 
 def reports_until(backend, done):
     """Polls until a report is ``done``; returns all reports."""
-    found = []
+    found, begin = [], time.monotonic()
     while not any(done(report) for report in found):
+        assert time.monotonic() - begin < 60, found
         found += backend.poll()
     return found
 
@@ -151,6 +154,9 @@ def test_a_step_without_a_capture_fails_and_the_next_is_made(kind):
     found = {report.step: report for report in backend.poll()}
     assert (found[3].code, found[3].message, found[3].released) == (INCOMPLETE, "the reader is closed", True)
     assert found[4].level == Level.EXTERNAL
+    with pytest.raises(EngineFault, match="the reader is closed") as failed:
+        backend.wait(3, Level.EXTERNAL, 1.0)
+    assert failed.value.code == INCOMPLETE
     backend.close()
     assert kind.read(4) == data.tobytes()
 
@@ -168,13 +174,35 @@ def test_a_wait_ends_in_time_and_may_be_repeated(kind):
     backend.close()
 
 
-def test_closing_ends_the_backends_threads(kind):
-    before = threading.active_count()
+def test_a_rank_that_does_not_come_fails_the_step(kind):
+    """And the waits of the others end: nothing moves."""
+    kind.opening = replace(kind.opening, world=2, timeout=0.5)
+    backend, data, quiet = planned(kind.open()), content(1), 0.0
+    backend.submit(1, rows(data), bytes(8), 1.0, b"")
+    begin, found = time.monotonic(), []
+    while not any(report.code != OK for report in found):
+        assert time.monotonic() - begin < 60, found
+        quiet = max(quiet, backend.idle())
+        found += backend.poll()
+    assert {report.code for report in found} <= {OK, INCOMPLETE} and max(
+        report.level for report in found
+    ) < Level.EXTERNAL
+    assert quiet > 0.2
+    backend.close()
+
+
+def children():
+    """The processes that this one has started."""
+    return {pid for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()}
+
+
+def test_closing_ends_the_backends_threads_and_processes(kind):
+    before = threading.active_count(), children()
     backend = planned(kind.open())
     backend.submit(1, rows(content(1)), bytes(8), 1.0, b"")
     backend.drain(30.0)
     backend.close()
-    assert threading.active_count() == before
+    assert (threading.active_count(), children()) == before
 
 
 def test_a_backend_has_the_methods_that_its_row_says(kind):
@@ -230,7 +258,7 @@ def test_what_owns_the_memory_lives_until_it_is_released(kind):
 
 
 def test_a_training_takes_the_backend_that_the_table_names(monkeypatch):
-    assert backends.chosen() is KIND and list(backends.TABLE) == ["embedded"]
+    assert backends.chosen() is KIND and "embedded" in backends.TABLE
     another = BackendKind(print, print)
     monkeypatch.setitem(backends.TABLE, "another", another)
     monkeypatch.setattr(backends, "DEFAULT", "another")

@@ -89,6 +89,7 @@ KIND = BackendKind(
         supersedes=True,
         tunes=True,
         tells=True,
+        in_run=True,
         hashes=True,
         bounded=True,
         capture_size=veloc_bindings.capture_size,
