@@ -11,8 +11,8 @@
 // - No checkpoint is captured while as many are neither committed nor over otherwise as Options::uncommitted, or
 //   JobTable::Tune, says.
 // - A commit has the records of all ranks of one attempt, all of that step (store/commit.cc).
-// - Except for one that every rank has held for it (JobTable::Replace), no checkpoint is given up for a newer one before
-//   the newer one is committed.
+// - No checkpoint is given up for a newer one before the newer one is committed, except for one that every rank has
+//   held for it (JobTable::Replace).
 #ifndef DEEPFREEZE_ENGINE_LEVEL_STATE_H_
 #define DEEPFREEZE_ENGINE_LEVEL_STATE_H_
 

@@ -17,6 +17,7 @@ from deepfreeze.engine.backends.embedded.backend import KIND
 from deepfreeze.engine.open_engine import OpenEngine
 from deepfreeze.engine.target import Target
 from deepfreeze.errors import UnsupportedError
+from deepfreeze.format import named_values
 from deepfreeze.format.levels import Level
 from deepfreeze.notices import unheard
 from tests.support import veloc
@@ -25,13 +26,15 @@ from veloc_bindings import INCOMPLETE, OK, TIMEOUT, EngineFault
 
 SIZE = 5 * 4096 + 100
 ATTEMPT = 32 * "a"
+EMBEDDED = ("model.weights.h5", "records")
 
 
 class Tried:
-    """A row of the table of backends, and how a test reads what its backends have saved."""
+    """A row of the table of backends, and how a test reads what its backends have saved. ``read(step)``: the bytes of the model file;
+    ``own(step)``: bytes in which the rank's private bytes and its named values are."""
 
-    def __init__(self, row, folder, read):
-        self.row, self.read = row, read
+    def __init__(self, row, folder, read=None, own=None):
+        self.row, self.read, self.own = row, read, own
         self.opening = Opening(
             target=Target(str(folder), 32 * "0", ATTEMPT),
             structure=bytes(32),
@@ -56,15 +59,19 @@ def kind(request, tmp_path, stub):
     run = tmp_path / "run"
     run.mkdir()
     if request.param == "embedded":
-        return Tried(KIND, run, lambda step: (run / f"step-{step:010}/model.weights.h5").read_bytes())
+        files = {name: lambda step, name=name: (run / f"step-{step:010}" / name).read_bytes() for name in EMBEDDED}
+        return Tried(KIND, run, *files.values())
     configuration = veloc.write_configuration(tmp_path)
 
-    def read(step):
+    def image(step):
         (image,), torn = veloc.restore(stub, configuration, ATTEMPT, 1)
         assert image.header["step"] == step and not torn
-        return veloc.assemble([image], tmp_path / "model.weights.h5").read_bytes()
+        return image
 
-    return Tried(veloc.kind(stub, configuration), run, read)
+    def read(step):
+        return veloc.assemble([image(step)], tmp_path / "model.weights.h5").read_bytes()
+
+    return Tried(veloc.kind(stub, configuration), run, read, lambda step: image(step).private + image(step).values)
 
 
 def rows(data: np.ndarray) -> np.ndarray:
@@ -116,6 +123,15 @@ def test_memory_may_change_once_it_is_reported_as_released(kind):
     backend.wait(7, Level.EXTERNAL, 30.0)
     backend.close()
     assert kind.read(7) == expected
+
+
+def test_what_a_rank_saves_for_itself_is_saved(kind):
+    backend, data = planned(kind.open()), content(3)
+    private, values = data[:8].tobytes(), named_values.encode({"mine": data[8:99].tobytes()})
+    backend.submit(3, rows(data), private, 1.0, values)
+    backend.wait(3, Level.EXTERNAL, 30.0)
+    backend.close()
+    assert private in kind.own(3) and values in kind.own(3)
 
 
 def test_every_checkpoint_of_several_is_made_and_room_comes_back(kind):
@@ -221,7 +237,7 @@ def test_a_backend_has_the_methods_that_its_row_says(kind):
 
 
 def test_an_engine_does_without_what_its_backend_lacks(stub, tmp_path):
-    engine = Tried(veloc.kind(stub, veloc.write_configuration(tmp_path)), tmp_path, None).engine()
+    engine = Tried(veloc.kind(stub, veloc.write_configuration(tmp_path)), tmp_path).engine()
     assert not engine.hold(1) and engine.progress() == [] and engine.stats() == {}
     engine.supersede(1, 2)
     engine.close()
@@ -229,7 +245,7 @@ def test_an_engine_does_without_what_its_backend_lacks(stub, tmp_path):
 
 @pytest.mark.parametrize("bound", ["bounded", "one_memory"])
 def test_a_bound_that_a_backend_can_not_keep_is_refused(stub, tmp_path, bound):
-    tried = Tried(veloc.kind(stub, veloc.write_configuration(tmp_path)), tmp_path, None)
+    tried = Tried(veloc.kind(stub, veloc.write_configuration(tmp_path)), tmp_path)
     with pytest.raises(UnsupportedError) as refused:
         OpenEngine(tried.row, replace(tried.opening, **{bound: True}), unheard)
     option = {"bounded": "storage=", "one_memory": "memory="}[bound]
