@@ -219,7 +219,8 @@ def test_notes_are_bounded_also_if_nobody_makes_events_of_them():
     def poll():
         return [Report(next(committed), EXTERNAL, OK, True, -1, 1, 0.1, 0.2, 0.3, "")], True
 
-    commits.open(types.SimpleNamespace(replicated=[], poll=poll, close=None))
+    saver = types.SimpleNamespace(replicated=[], engine=types.SimpleNamespace(poll=poll), close=None)
+    commits.open(saver)
     for _ in range(2500):
         commits.take()
         assert len(events.notes) <= MOST_NOTES

@@ -22,13 +22,13 @@ def train(run, library, fault, steps, *flat):
 
 
 def test_a_training_whose_engine_is_tuned_saves_every_step(tmp_path, monkeypatch):
-    """The saver of the training is told other numbers before each step, and wrong ones too."""
+    """The engine of the training is told other numbers before each step, and wrong ones too."""
     save, told = Saver.save, []
 
     def tunes(self, step, *given, **more):
-        self.tune(1 + step % 4, 1 + step % 2, step % 3)
+        self.engine.tune(1 + step % 4, 1 + step % 2, step % 3)
         with pytest.raises(deepfreeze.EngineError) as caught:
-            self.tune(1, 3, 1)
+            self.engine.tune(1, 3, 1)
         told.append((step, caught.value))
         save(self, step, *given, **more)
 
