@@ -74,6 +74,7 @@ class Events:
         # The events since ``hold``, for the threads that ``start`` starts. They may not wait for a listener in greater numbers anyway.
         self._held: deque[Event] = deque(maxlen=CAPACITY)
         self._holding = False
+        self._starter = 0  # the training thread, which reports the failures of listeners
         self._told_once: set[str] = set()  # causes of warnings
         self._reported: set[str] = set()  # names of the listeners whose failure was reported
 
@@ -127,6 +128,8 @@ class Events:
             queue.put(event)
         for listener in self._at_once:
             listener.on(event)
+        if threading.get_ident() != self._starter:
+            return  # Python shows a warning with a line of the user's program, and hides it while that thread silences a library's
         for queue in self._queues:
             if queue.failure is not None:
                 self._report(queue)
@@ -143,7 +146,7 @@ class Events:
         and of every event from now on, until ``stop``. The listeners ``at_once`` have heard of the events since ``hold``, and are told of
         ``first`` now."""
         with self._lock:
-            self._holding = False
+            self._holding, self._starter = False, threading.get_ident()
             journal.before_look = self._before_look
             for queue in [journal, *self._threaded]:
                 queue.start()

@@ -116,3 +116,28 @@ def test_a_listener_that_causes_an_event_while_it_is_told_does_not_hang():
     put_down(events, 1, 2)
     events.flush()
     assert [type(event).__name__ for event in heard] == ["Captured", "Notice", "Captured", "Notice"]
+
+
+def test_a_listeners_failure_is_told_by_the_training_thread_alone():
+    """Python shows a warning with a line of the user's program, and hides another thread's while this one silences a library's."""
+
+    class Fails:
+        def on(self, event):
+            raise RuntimeError("no dashboard")
+
+    ear = Ear()
+    events = Events([ear], [Fails()])
+    events.start(Queue(Ear()), notice("begun"))
+    (failing,) = events._threaded
+    deadline = time.monotonic() + 60
+    while failing.failure is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    other = threading.Thread(target=events.emit, args=[notice("of another thread")])
+    other.start()
+    other.join()
+    assert [event.message for event in ear.heard] == ["begun", "of another thread"]
+    events.emit(notice("of this one"))
+    assert [event.message for event in ear.heard if event.warned] == [
+        "the listener Fails has failed: RuntimeError('no dashboard'). Training and its checkpoints go on."
+    ]
+    events.stop(60)
