@@ -13,7 +13,7 @@ constructor takes the parts as four keyword arguments::
 
 from __future__ import annotations
 
-# What to advise a job whose run another job has taken over.
+# The advice to a job whose run another job has taken over.
 END_THIS_JOB = "end this job: it commits and removes nothing more there; the file lock in the run names the other job's host and pid"
 
 

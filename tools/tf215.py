@@ -20,6 +20,7 @@ NEWER = (3, 12)  # than any Python that TensorFlow 2.15 knows
 TESTS = [
     "training",
     "frameworks",
+    "engine",
     "freeze",
     "resumable/test_kerases.py",
     "tiers/test_local_tier.py",

@@ -1,5 +1,6 @@
 """The engine's door. Training, retention and tuning speak with an engine by what is here; a backend is behind it, a folder of
 ``backends/``.
 
-``open_engine.OpenEngine`` is an engine of one rank; ``backend`` is the protocol that a backend implements; ``records`` and ``faults`` are
-what it answers with; ``options.Engine`` is what its user sets; ``rescue`` finishes what a dead attempt's engine has left."""
+``open_engine.OpenEngine`` is the engine of one rank. ``backend`` has the protocols that a backend implements. A backend answers with
+``records`` and ``faults``. The user sets ``options.Engine``. ``backends/table`` has the backends, and the rescue of what a dead attempt's
+engine has left."""

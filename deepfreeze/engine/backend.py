@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from deepfreeze.engine.options import Engine
-from deepfreeze.engine.records import Report, UnderWay
+from deepfreeze.engine.records import Report, SlotInfo, UnderWay
 from deepfreeze.engine.target import Target
 from veloc_bindings import Area
 
@@ -200,13 +200,13 @@ class Telling(Protocol):
         thread than training's."""
 
     def stats(self) -> dict[str, Any]:
-        """What the backend has counted since it was opened, as values that JSON can hold. Asked before ``close``."""
+        """The backend's counters since it was opened, as values that JSON can hold. Asked before ``close``."""
 
 
 class Rescue(Protocol):
     """The calls that finish what the backend of a dead attempt has left. No backend is open then. Each raises ``faults.EngineFault``."""
 
-    def slot(self, path: str) -> Slot:
+    def slot(self, path: str) -> SlotInfo:
         """The header of a slot, a file on the local tier that holds one rank's share of a checkpoint. A fault if the slot is damaged,
         half-written, or of a newer version."""
 
@@ -218,34 +218,12 @@ class Rescue(Protocol):
         if shares are missing, ``CORRUPT`` if bytes are wrong, ``DIVERGED`` if the ranks differ."""
 
 
-class Slot(Protocol):
-    """What a slot says of itself. ``file_size``: of the model file; ``nbytes``: of the slot's extents, both in bytes; ``run_id`` and
-    ``attempt``: 16 bytes; ``structure``: the structure's hash, 32 bytes."""
-
-    @property
-    def step(self) -> int: ...
-    @property
-    def rank(self) -> int: ...
-    @property
-    def world(self) -> int: ...
-    @property
-    def file_size(self) -> int: ...
-    @property
-    def nbytes(self) -> int: ...
-    @property
-    def run_id(self) -> bytes: ...
-    @property
-    def attempt(self) -> bytes: ...
-    @property
-    def structure(self) -> bytes: ...
-
-
 CaptureSize = Callable[[np.ndarray, int, int, int], int]
 
 
 @dataclass(frozen=True, kw_only=True)
 class BackendCapabilities:
-    """What a kind of backend can do besides ``Backend``, and what holds for the backends that can't.
+    """The abilities of a kind of backend besides the methods of ``Backend``, and the rule where a backend lacks one.
 
     - ``memory``: an open backend is an ``OwnMemory``. Otherwise captures lie in the framework's memory.
     - ``holds``: it is a ``Holding``. Otherwise no step is held: ``when_full="replace"`` does as "skip".
@@ -283,7 +261,7 @@ class BackendKind:
       or of another version. Called again it does nothing.
     - ``open``: a backend for one rank of one attempt. The run's directory and its structure file exist; no checkpoint of this attempt does.
       A backend of an earlier attempt of this process is closed by now.
-    - ``can``: what its backends can do besides."""
+    - ``can``: the abilities of its backends besides."""
 
     load: Callable[[], None]
     open: Callable[[Opening], Backend]

@@ -16,9 +16,9 @@ class Faults:
     """The errors of one training. All of a training's calls that a backend, or a capture area, may answer with an ``EngineFault`` are made
     inside ``translated``: those of ``OpenEngine``, those of the saver that take captures and place them, and the making of captures.
 
-    Rooms below this one handle the faults of some calls of their own. ``store/posix_store`` and ``tiers/rescue`` make errors of them.
-    ``tiers/leftovers`` passes by a slot that it can't read. ``frameworks/tensorflow/engine_buffers`` goes on where the op can't be
-    registered, or where there is no capture to give back."""
+    Rooms that call without an open engine handle the faults of these calls themselves. ``store/posix_store`` and ``tiers/rescue`` make
+    errors of them. ``tiers/leftovers`` passes by a slot that it can't read. ``frameworks/tensorflow/engine_buffers`` goes on where the op
+    can't be registered, or where there is no capture to give back."""
 
     def __init__(self, run: str, timeout: float) -> None:
         """``run``: the path that errors name; ``timeout``: for how many seconds a wait may go on in which no bytes move."""

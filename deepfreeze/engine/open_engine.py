@@ -35,8 +35,8 @@ class OpenEngine:
     no bytes have moved for the time-out, on this rank or on a rank that it waits for. They may take longer while bytes move."""
 
     def __init__(self, kind: BackendKind, opening: Opening, notify: Notify) -> None:
-        """Opens a backend of this ``kind``. ``notify``: is told if the backend can't be closed. ``EngineError`` if it can't be opened, or
-        can't keep what the opening asks for."""
+        """Opens a backend of this ``kind``. ``notify``: is told if the backend can't be closed. ``EngineError`` if it can't be opened,
+        ``UnsupportedError`` if it can't keep a bound that the opening asks for."""
         _require(kind, opening)
         self._where = opening.target.run
         self._timeout, self._notify = opening.timeout, notify

@@ -16,6 +16,7 @@ from veloc_bindings import (
     TAKEN,
     TIMEOUT,
     Report,
+    SlotInfo,
     StepMark,
     UnderWay,
 )
@@ -34,6 +35,7 @@ __all__ = [
     "TAKEN",
     "TIMEOUT",
     "Report",
+    "SlotInfo",
     "StepMark",
     "UnderWay",
 ]

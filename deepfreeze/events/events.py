@@ -129,7 +129,7 @@ class Events:
         for listener in self._at_once:
             listener.on(event)
         if threading.get_ident() != self._starter:
-            return  # Python shows a warning with a line of the user's program, and hides it while that thread silences a library's
+            return  # Python hides a warning of this thread while the training thread silences a library's warnings
         for queue in self._queues:
             if queue.failure is not None:
                 self._report(queue)

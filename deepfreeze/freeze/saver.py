@@ -59,7 +59,8 @@ class _Save:
 class Saver:
     """Saves captured steps, from construction to ``close``. The training thread calls all methods, between two executions of the train
     function; each rank calls them by itself. ``nbytes``: bytes of this rank's regions in each checkpoint; ``tier``: the kind of this
-    rank's local tier, "memory", "disk" or "none"."""
+    rank's local tier, "memory", "disk" or "none"; ``engine``: the open engine, which callers ask for reports, and tell to hold, tune and
+    remove."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What the option ``every=`` may be: the policies whose rule is fixed, and what a number or a word stands for."""
+"""The values of the option ``every=``: the policies whose rule is fixed, and the policies that a number or a word stands for."""
 
 from __future__ import annotations
 

@@ -11,9 +11,9 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from deepfreeze.engine.backend import Slot
 from deepfreeze.engine.backends import table
 from deepfreeze.engine.faults import EngineFault
+from deepfreeze.engine.records import SlotInfo
 from deepfreeze.errors import CorruptError, NewerError, RunError
 from deepfreeze.format import names
 from deepfreeze.format.record import MAX_RECORD, SLOT_HEADER, Record, SlotHeader, split
@@ -87,7 +87,7 @@ def _own_folder(local_dir: str | os.PathLike[str], notify: Notify) -> Iterator[i
         yield folder
 
 
-def _leftover(path: str, slot: Slot) -> LeftoverSlot:
+def _leftover(path: str, slot: SlotInfo) -> LeftoverSlot:
     return LeftoverSlot(
         path=path,
         step=slot.step,
